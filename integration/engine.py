@@ -1,0 +1,126 @@
+"""What every engine offers, with vLLM's names for its outputs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from foredraft.integration.sampling_params import SamplingParams
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True)
+class Logprob:
+    """Log-probability of one token under the target's raw distribution (before any sampling control).
+
+    Attributes:
+        rank: 1 = the likeliest token.
+    """
+
+    logprob: float
+    rank: int
+
+
+PositionLogprobs = dict[int, Logprob]
+"""Token id -> its log-probability, at one position: the requested top tokens and the emitted one."""
+
+
+@dataclass
+class SpeculationStats:
+    """Counts of one request. Rates are ``None`` while there is nothing to divide by."""
+
+    num_steps: int = 0
+    num_drafts: int = 0
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_emitted_tokens: int = 0
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """accepted / drafted; the bonus token does not count."""
+        return self.num_accepted_tokens / self.num_drafted_tokens if self.num_drafted_tokens else None
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Tokens per target pass, the recovered or bonus one included: 1.0 means nothing was accepted."""
+        return self.num_emitted_tokens / self.num_steps if self.num_steps else None
+
+
+@dataclass
+class CompletionOutput:
+    """One completion of a prompt so far.
+
+    ``token_ids`` holds everything generated, a stop token included; ``text`` ends before it.
+    ``stop_reason`` is the stop text or stop token that ended it, ``None`` for end of sequence.
+    """
+
+    index: int
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+    logprobs: list[PositionLogprobs] | None = None
+    speculation: SpeculationStats = field(default_factory=SpeculationStats)
+    error: str | None = None
+
+
+@dataclass
+class RequestOutput:
+    """A request so far: its prompt and its ``n`` completions.
+
+    ``prompt_logprobs`` has one entry per prompt token; the first is ``None`` (nothing precedes it).
+    """
+
+    request_id: str
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput]
+    finished: bool
+    prompt_logprobs: list[PositionLogprobs | None] | None = None
+
+
+class Engine(ABC):
+    """Serves requests step by step; each step may advance every running request by several tokens."""
+
+    @abstractmethod
+    def add_request(self, request_id: str, prompt: str | Sequence[int], params: SamplingParams) -> None:
+        """Queue a request. ``prompt`` is text or token ids.
+
+        Raises:
+            UserError: the request can never be served (empty or too long prompt, id in use, bad control).
+        """
+
+    @abstractmethod
+    def abort(self, request_id: str) -> None:
+        """End a request wherever it is; unknown or finished ids are ignored."""
+
+    @abstractmethod
+    def step(self) -> list[RequestOutput]:
+        """Advance the batch once; returns the requests that changed, cumulative, finished ones included."""
+
+    @abstractmethod
+    def has_unfinished_requests(self) -> bool:
+        """Whether ``step`` has anything left to do."""
+
+    def stream(self, request_ids: Sequence[str]) -> Iterator[RequestOutput]:
+        """Step until these requests are done, yielding their outputs as they grow."""
+        waiting = set(request_ids)
+        while waiting and self.has_unfinished_requests():
+            for output in self.step():
+                if output.request_id in waiting:
+                    if output.finished:
+                        waiting.discard(output.request_id)
+                    yield output
+
+    def generate(
+        self, prompts: Sequence[str | Sequence[int]], params: SamplingParams | Sequence[SamplingParams]
+    ) -> list[RequestOutput]:
+        """Serve all prompts and return their finished outputs, in order."""
+        each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
+        ids = [f"generate-{index}" for index in range(len(prompts))]
+        for request_id, prompt, one in zip(ids, prompts, each, strict=True):
+            self.add_request(request_id, prompt, one)
+        finished = {output.request_id: output for output in self.stream(ids) if output.finished}
+        return [finished[request_id] for request_id in ids]

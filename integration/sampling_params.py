@@ -1,0 +1,93 @@
+"""How one request samples and when it ends, under vLLM's names and meanings."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+
+from foredraft.integration.errors import UserError
+
+MAX_LOGPROBS = 20
+
+Penalty = Annotated[float, Field(ge=-2.0, le=2.0, allow_inf_nan=False)]
+
+
+class SamplingParams(BaseModel):
+    """Every control works the same with speculation on and off.
+
+    Raises:
+        UserError: from the constructor, naming each bad field, its value and what is allowed.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    n: int = Field(1, ge=1, le=128, description="completions of the prompt")
+    temperature: float = Field(1.0, ge=0.0, le=100.0, allow_inf_nan=False, description="0 = greedy")
+    top_p: float = Field(1.0, gt=0.0, le=1.0, description="keep the likeliest tokens up to this mass; 1 = off")
+    top_k: int = Field(0, ge=-1, description="keep the k likeliest tokens; 0 or -1 = off")
+    min_p: float = Field(0.0, ge=0.0, le=1.0, description="drop tokens below this share of the likeliest; 0 = off")
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63, description="same seed, same tokens")
+    presence_penalty: Penalty = Field(0.0, description="lowers tokens already in the output")
+    frequency_penalty: Penalty = Field(0.0, description="lowers tokens per occurrence in the output")
+    repetition_penalty: float = Field(
+        1.0, gt=0.0, le=100.0, allow_inf_nan=False, description="above 1 lowers tokens of prompt and output"
+    )
+    logit_bias: dict[int, float] = Field({}, description="token id -> value added to its logit")
+    allowed_token_ids: list[int] | None = Field(None, min_length=1, description="nothing else is generated")
+    bad_words: list[str] = Field([], description="texts that are never completed")
+    stop: list[str] = Field([], description="texts that end the output; not part of it")
+    stop_token_ids: list[int] = Field([], description="tokens that end the output")
+    include_stop_str_in_output: bool = Field(False, description="keep the stop text in the output")
+    ignore_eos: bool = Field(False, description="go on past the end-of-sequence token")
+    min_tokens: int = Field(0, ge=0, description="no end of sequence before this many tokens")
+    max_tokens: int = Field(16, ge=1, description="tokens to generate at most; cut to the room left")
+    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="log-probabilities per output token")
+    prompt_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="the same for prompt tokens")
+    skip_special_tokens: bool = Field(True, description="leave special tokens out of the text")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UserError(describe(error)) from None
+
+    @field_validator("stop", "bad_words", mode="before")
+    @classmethod
+    def _one_text_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("stop", "bad_words")
+    @classmethod
+    def _no_empty_text(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        if "" in value:
+            raise ValueError(f"an empty text in {info.field_name} would match everywhere")
+        return value
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _finite_bias(cls, value: dict[int, float]) -> dict[int, float]:
+        for token, bias in value.items():
+            if token < 0 or not math.isfinite(bias):
+                raise ValueError(f"needs token ids >= 0 and finite values, got {token}: {bias}")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SamplingParams:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens ({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})")
+        return self
+
+
+def describe(error: ValidationError) -> str:
+    """One line per fault of a pydantic validation: field, what is allowed, the value."""
+    lines = []
+    for fault in error.errors():
+        field = ".".join(str(part) for part in fault["loc"])
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            message = "unknown field"
+        got = "" if not field or isinstance(fault["input"], dict) else f" (got {fault['input']!r})"
+        lines.append(f"{field}: {message}{got}" if field else message)
+    return "\n".join(lines)

@@ -1,0 +1,84 @@
+"""The contract of a proposer: what it is told, what it returns, what it learns afterwards."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from foredraft.verifier import Draft, SamplingBatch
+
+ReleaseReason = Literal["finished", "aborted", "preempted"]
+
+
+@dataclass(frozen=True)
+class DraftContext:
+    """What a proposer sees of B requests. Rejected tokens never appear here.
+
+    Attributes:
+        request_ids: [B].
+        token_ids: committed tokens of each request, prompt and output, the newest included. The engine's own
+            lists: read, never write, and keep no reference past the call.
+        max_draft_tokens: how many tokens each request may draft now; 0 = none.
+        sampling: the state the draft should sample with.
+        hidden_states: [B, H], the target's last hidden state behind each newest token's predecessor, if the
+            proposer set ``needs_hidden_states``; else ``None``.
+    """
+
+    request_ids: Sequence[str]
+    token_ids: Sequence[Sequence[int]]
+    max_draft_tokens: Sequence[int]
+    sampling: SamplingBatch
+    hidden_states: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one request's draft, after stop handling.
+
+    Attributes:
+        block_start: tokens committed when the draft was asked for; an outcome whose value is not the one the
+            proposer remembers is stale and must be ignored.
+        num_drafted: tokens the proposer returned.
+        num_verified: tokens the target checked; an engine may verify fewer than were drafted.
+        num_accepted: verified tokens that were kept.
+        committed_ids: tokens appended to the request: accepted ones plus the recovered or bonus token, cut
+            where the request ended.
+    """
+
+    request_id: str
+    block_start: int
+    num_drafted: int
+    num_verified: int
+    num_accepted: int
+    committed_ids: tuple[int, ...]
+
+
+class Proposer(ABC):
+    """Guesses the next tokens of running requests.
+
+    ``propose`` may return fewer tokens than allowed, or none. If it raises, the engine serves the step
+    without a draft, counts the fault and logs it once. State is kept per request id, from the first
+    ``propose`` that names the request until ``release``.
+    """
+
+    needs_hidden_states: bool = False
+
+    @abstractmethod
+    def propose(self, context: DraftContext) -> Draft:
+        """Draft for every request of ``context``, row by row in its order.
+
+        A row is a point mass, or comes with the exact distribution each token was drawn from
+        (``DraftProbs``). Whether to stop early may depend on the tokens before it and on the shape of the
+        distribution, never on the drawn token's own probability: dropping a drawn token is lossy.
+        """
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:  # noqa: B027 - learning is optional
+        """Learn what became of the drafts. Called once after every verified step."""
+
+    @abstractmethod
+    def release(self, request_id: str, reason: ReleaseReason) -> None:
+        """Forget a request. May be called twice, and for a request never seen."""
