@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from foredraft.integration.sampling_params import SamplingParams
+
+_generated_ids = itertools.count()
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -119,7 +122,8 @@ class Engine(ABC):
     ) -> list[RequestOutput]:
         """Serve all prompts and return their finished outputs, in order."""
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
-        ids = [f"generate-{index}" for index in range(len(prompts))]
+        # Never an id twice: without a seed, a request's random stream hangs on its id.
+        ids = [f"generate-{next(_generated_ids)}" for _ in prompts]
         for request_id, prompt, one in zip(ids, prompts, each, strict=True):
             self.add_request(request_id, prompt, one)
         finished = {output.request_id: output for output in self.stream(ids) if output.finished}

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor
-
 from foredraft.verifier import Draft, SamplingBatch
 
 ReleaseReason = Literal["finished", "aborted", "preempted"]
@@ -24,15 +22,12 @@ class DraftContext:
             lists: read, never write, and keep no reference past the call.
         max_draft_tokens: how many tokens each request may draft now; 0 = none.
         sampling: the state the draft should sample with.
-        hidden_states: [B, H], the target's last hidden state behind each newest token's predecessor, if the
-            proposer set ``needs_hidden_states``; else ``None``.
     """
 
     request_ids: Sequence[str]
     token_ids: Sequence[Sequence[int]]
     max_draft_tokens: Sequence[int]
     sampling: SamplingBatch
-    hidden_states: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -64,8 +59,6 @@ class Proposer(ABC):
     without a draft, counts the fault and logs it once. State is kept per request id, from the first
     ``propose`` that names the request until ``release``.
     """
-
-    needs_hidden_states: bool = False
 
     @abstractmethod
     def propose(self, context: DraftContext) -> Draft:

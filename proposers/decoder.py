@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -15,42 +16,54 @@ class Tokens:
 
     Attributes:
         token_ids: [T] int64.
-        positions: [T] int64, place of each token in its sequence.
-        row_ids: [R] cache rows, one per sequence in the pass.
-        query_lens: [R], tokens of each sequence; sum = T.
+        row_ids: [R] distinct cache rows, one per sequence in the pass.
+        starts: [R], position of each row's first token in its sequence; what lies before it must be valid.
+        query_lens: [R] >= 1, tokens of each row; sum = T.
     """
 
     token_ids: Tensor
-    positions: Tensor
     row_ids: Sequence[int]
+    starts: Sequence[int]
     query_lens: Sequence[int]
 
 
 class Decoder(Protocol):
     """A causal decoder over cache rows.
 
-    ``forward`` writes keys and values of its tokens into their rows, in place, at their positions. It sets a
-    row's valid length to the end of what it wrote; writing past ``capacity`` raises ``ValueError``.
+    Attributes:
+        num_rows: cache rows.
+        capacity: positions per row.
+        max_len: longest sequence the model itself can take.
+        device: where its tensors live.
     """
 
+    num_rows: int
+    capacity: int
+    max_len: int
+    device: torch.device
     num_layers: int
     vocab_size: int
-    capacity: int
 
-    def forward(self, tokens: Tokens, layers: tuple[int, int], hidden: Tensor | None = None) -> Tensor:
-        """Run layers [a, b) and return the hidden states, [T, H].
+    def forward(
+        self, tokens: Tokens, layers: tuple[int, int] | None = None, hidden: Tensor | None = None
+    ) -> Tensor:
+        """Run layers [a, b) (all, by default) and return the hidden states, [T, H].
 
-        With ``hidden`` ([T, H], the output of layer a - 1) the embedding is skipped. The final norm belongs
-        to ``head``, not to the last layer.
+        Keys and values are written into the rows in place, and each row's valid length becomes the end of
+        what was written. With ``hidden`` ([T, H], the output of layer a - 1) the embedding is skipped. The
+        last layer's output comes with the model's final norm applied: it is what ``head`` takes.
+
+        Raises:
+            ValueError: a row would grow past ``capacity``, or starts beyond its valid length.
         """
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Final norm and vocabulary projection: [N, H] -> logits [N, V]."""
+        """Vocabulary projection: [N, H] -> logits [N, V]."""
         ...
 
     def valid_len(self, row: int) -> int:
-        """How many positions of the row hold keys and values of committed tokens."""
+        """How many leading positions of the row hold keys and values."""
         ...
 
     def truncate(self, row: int, length: int) -> None:

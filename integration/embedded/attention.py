@@ -1,0 +1,193 @@
+"""Attention of ragged queries over cache slots.
+
+Rows whose slots lie side by side are padded into one call, as a view of the cache: nothing is gathered.
+A long query (a prefill chunk) goes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from foredraft.integration.embedded.slot_cache import SlotCache
+from foredraft.proposers.decoder import Tokens
+
+LONG_QUERY = 64
+"""Queries above this many tokens are prefill chunks. Drafts stay far below."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Adjacent slots [first, last], queries padded to ``width`` and keys to ``kv_len``.
+
+    ``positions`` is [rows, width]: where each query sits in its sequence. A padding query repeats the row's
+    last position, so that it attends to something and stays finite; its output is dropped.
+    """
+
+    first: int
+    last: int
+    width: int
+    kv_len: int
+    positions: Tensor
+
+
+@dataclass
+class Layout:
+    """How the tokens of one pass lie in the cache and in the padded groups; built once, used by every layer.
+
+    Attributes:
+        positions: [T].
+        flat_index: [T * kv heads], where keys and values are written.
+        gather: [P] token of each padded query, group after group; ``None`` when that is 0..T-1.
+        scatter: [T] padded query of each token; ``None`` likewise.
+    """
+
+    cache: SlotCache
+    positions: Tensor
+    flat_index: Tensor
+    groups: list[Group]
+    gather: Tensor | None
+    scatter: Tensor | None
+    masks: dict[tuple[int, int | None, torch.dtype], Tensor] = field(default_factory=dict)
+
+
+def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layout:
+    """Group the rows of a pass and index its tokens."""
+    starts, counts = tokens.starts, tokens.query_lens
+    first_token = [0]
+    for count in counts:
+        first_token.append(first_token[-1] + count)
+    groups: list[Group] = []
+    gather: list[int] = []
+    scatter = [0] * first_token[-1]
+    for rows in _adjacent_rows(tokens.row_ids, starts, counts):
+        width = max(counts[row] for row in rows)
+        positions = []
+        for row in rows:
+            for offset in range(counts[row]):
+                scatter[first_token[row] + offset] = len(gather) + offset
+            offsets = [min(offset, counts[row] - 1) for offset in range(width)]
+            gather += [first_token[row] + offset for offset in offsets]
+            positions.append([starts[row] + offset for offset in offsets])
+        groups.append(
+            Group(
+                first=tokens.row_ids[rows[0]],
+                last=tokens.row_ids[rows[-1]],
+                width=width,
+                kv_len=max(starts[row] + counts[row] for row in rows),
+                positions=torch.tensor(positions, device=device),
+            )
+        )
+    in_order = gather == list(range(len(scatter)))
+    slots = [slot for slot, count in zip(tokens.row_ids, counts, strict=True) for _ in range(count)]
+    flat = [start + offset for start, count in zip(starts, counts, strict=True) for offset in range(count)]
+    token_positions = torch.tensor(flat, device=device)
+    return Layout(
+        cache=cache,
+        positions=token_positions,
+        flat_index=cache.flat_index(torch.tensor(slots, device=device), token_positions),
+        groups=groups,
+        gather=None if in_order else torch.tensor(gather, device=device),
+        scatter=None if in_order else torch.tensor(scatter, device=device),
+    )
+
+
+def _adjacent_rows(slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
+    """Rows in slot order, cut where slots are not adjacent, a query is long, or padding would waste too much."""
+    runs: list[list[int]] = []
+    for row in sorted(range(len(slots)), key=lambda row: slots[row]):
+        run = runs[-1] if runs else None
+        if run is not None and slots[row] == slots[run[-1]] + 1 and _worth_padding([*run, row], starts, counts):
+            run.append(row)
+        else:
+            runs.append([row])
+    return runs
+
+
+def _worth_padding(rows: list[int], starts: Sequence[int], counts: Sequence[int]) -> bool:
+    if max(counts[row] for row in rows) > LONG_QUERY:
+        return False
+    lengths = [starts[row] + counts[row] for row in rows]
+    # One more call costs about as much as attending to 256 more positions (measured on 2 CPU cores).
+    return len(rows) * max(lengths) <= sum(lengths) + 256 * (len(rows) - 1)
+
+
+def slot_attention(
+    layout: Layout,
+    layer: int,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    window: int | None = None,
+) -> Tensor:
+    """Store the new keys and values and attend each query to its own row, causally.
+
+    Args:
+        query: [T, H, D].
+        key, value: [T, kv heads, D].
+        window: attend to this many newest positions only (sliding window).
+
+    Returns:
+        [T, H * D].
+    """
+    layout.cache.write(layer, layout.flat_index, key, value)
+    padded = query if layout.gather is None else query.index_select(0, layout.gather)
+    outputs = []
+    begin = 0
+    for index, group in enumerate(layout.groups):
+        size = (group.last - group.first + 1) * group.width
+        outputs.append(_attend(layout, index, layer, padded[begin : begin + size], scale, window))
+        begin += size
+    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    return output if layout.scatter is None else output.index_select(0, layout.scatter)
+
+
+def _attend(layout: Layout, index: int, layer: int, query: Tensor, scale: float, window: int | None) -> Tensor:
+    """One group: [rows * width, H, D] -> [rows * width, H * D]."""
+    group, cache = layout.groups[index], layout.cache
+    rows, heads, head_dim = group.last - group.first + 1, query.shape[1], query.shape[2]
+    shared = heads // cache.num_kv_heads  # query heads that share one key head become extra queries of it
+    stacked = query.view(rows, group.width, cache.num_kv_heads, shared, head_dim).permute(0, 2, 3, 1, 4)
+    stacked = stacked.reshape(rows, cache.num_kv_heads, shared * group.width, head_dim)
+    keys = cache.keys[layer, group.first : group.last + 1, :, : group.kv_len]
+    values = cache.values[layer, group.first : group.last + 1, :, : group.kv_len]
+    mask = _mask(layout, index, window, query.dtype, shared)
+    attend = exact_attention if query.dtype == torch.float32 and group.width <= LONG_QUERY else fast_attention
+    output = attend(stacked, keys, values, mask, scale)
+    output = output.view(rows, cache.num_kv_heads, shared, group.width, head_dim).permute(0, 3, 1, 2, 4)
+    return output.reshape(rows * group.width, heads * head_dim)
+
+
+def _mask(layout: Layout, index: int, window: int | None, dtype: torch.dtype, shared: int) -> Tensor:
+    """Additive mask [rows, 1, shared * width, kv_len], made once per pass."""
+    cached = layout.masks.get((index, window, dtype))
+    if cached is not None:
+        return cached
+    group = layout.groups[index]
+    key_positions = torch.arange(group.kv_len, device=group.positions.device)
+    distance = group.positions[:, None, :, None] - key_positions
+    hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))
+    layout.masks[index, window, dtype] = mask = mask.repeat(1, 1, shared, 1)
+    return mask
+
+
+def fast_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """PyTorch's fused kernel. Rounds differently for different query widths and key lengths."""
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+
+
+def exact_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Attention in float64, rounded once to float32.
+
+    float32 is the dtype in which speculation must not change a single token. Summing in float64 makes the
+    rounded result the same for any query width, padding and batch (the packed linear layers are so by
+    themselves); seen bit-equal in tests, where float32 sums differ in the last bits.
+    """
+    scores = torch.matmul(query.double(), keys.double().transpose(-1, -2)).mul_(scale).add_(mask)
+    return torch.matmul(scores.softmax(-1), values.double()).to(query.dtype)

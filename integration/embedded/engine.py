@@ -1,0 +1,311 @@
+"""The embedded engine: continuous batching around one readable draft-verify-accept step."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence as List
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from torch import Tensor
+
+from foredraft.integration.embedded.admission import bad_word_ids, check_params, checked_prompt, ending
+from foredraft.integration.embedded.batch import (
+    ScheduledRow,
+    checked_draft,
+    pass_tokens,
+    sampled_positions,
+    sampling_batch,
+)
+from foredraft.integration.embedded.detokenizer import Detokenizer
+from foredraft.integration.embedded.logprobs import position_logprobs
+from foredraft.integration.embedded.metrics import EngineMetrics
+from foredraft.integration.embedded.sequence import Request, Sequence
+from foredraft.integration.engine import Engine, RequestOutput
+from foredraft.integration.errors import UserError
+from foredraft.integration.sampling_params import SamplingParams
+from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
+from foredraft.proposers.decoder import Decoder
+from foredraft.scheduler.speculation import DraftLengthController
+from foredraft.verifier import Draft, SamplingBatch, Verdict, request_key, verify
+
+logger = logging.getLogger(__name__)
+
+
+class EmbeddedEngine(Engine):
+    """Serves requests over one decoder. A request that finds no free cache row waits its turn.
+
+    Args:
+        decoder: the target; its rows are the most sequences that run at once.
+        proposer: what drafts; ``None`` = plain decoding.
+        controller: how many tokens each request may draft.
+        tokenizer: for text prompts and output; ``None`` = token ids only.
+        eos_ids: tokens that end a sequence.
+        prefill_chunk: prompt tokens read per step at most.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        proposer: Proposer | None,
+        controller: DraftLengthController,
+        *,
+        tokenizer: Any | None = None,
+        eos_ids: frozenset[int] = frozenset(),
+        rule: Literal["block", "token"] = "block",
+        prefill_chunk: int = 256,
+        seed: int = 0,
+    ) -> None:
+        self.decoder = decoder
+        self.proposer = proposer
+        self.controller = controller
+        self.tokenizer = tokenizer
+        self.max_model_len = min(decoder.capacity, decoder.max_len)
+        self.metrics = EngineMetrics()
+        self._eos_ids = eos_ids
+        self._rule = rule
+        self._prefill_chunk = prefill_chunk
+        self._seed = seed
+        self._num_requests_seen = 0
+        self._requests: dict[str, Request] = {}
+        self._owners: dict[str, Request] = {}  # sequence id -> its request, while it is waiting or running
+        self._waiting: deque[Sequence] = deque()
+        self._running: list[Sequence] = []
+        self._free_rows = list(range(decoder.num_rows))
+        self._changed: dict[str, Request] = {}
+        self._logged_faults: set[str] = set()
+
+    # ---- requests in and out
+
+    def add_request(self, request_id: str, prompt: str | List[int], params: SamplingParams) -> None:
+        """See ``Engine.add_request``."""
+        if request_id in self._requests:
+            raise UserError(f"request_id: {request_id!r} is in use; ids must differ while a request runs")
+        vocab_size = self.decoder.vocab_size
+        prompt_ids = checked_prompt(prompt, self.tokenizer, vocab_size, self.max_model_len)
+        check_params(params, self.tokenizer, vocab_size)
+        request = Request(request_id, prompt_ids, params)
+        if params.prompt_logprobs is not None:
+            request.prompt_logprobs = [None]
+        for index in range(params.n):
+            request.sequences.append(self._sequence(request, index))
+        self._num_requests_seen += 1
+        self._requests[request_id] = request
+        self._owners |= {sequence.sequence_id: request for sequence in request.sequences}
+        self._waiting += request.sequences
+
+    def _sequence(self, request: Request, index: int) -> Sequence:
+        params = request.params
+        sequence_id = f"{request.request_id}#{index}"
+        return Sequence(
+            sequence_id,
+            index,
+            request.prompt_ids,
+            params,
+            ending(params, self._eos_ids, len(request.prompt_ids), self.max_model_len),
+            # Unseeded, an id used again must not repeat its tokens: the arrival number is part of the name.
+            request_key(
+                None if params.seed is None else params.seed + index,
+                self._seed,
+                f"{self._num_requests_seen}:{sequence_id}",
+            ),
+            bad_words=bad_word_ids(params, self.tokenizer),
+            detokenizer=Detokenizer(self.tokenizer, params.skip_special_tokens) if self.tokenizer else None,
+        )
+
+    def abort(self, request_id: str) -> None:
+        """See ``Engine.abort``; the next ``step`` returns its last output, finish reason ``abort``."""
+        request = self._requests.get(request_id)
+        for sequence in request.sequences if request else ():
+            if not sequence.finished:
+                sequence.finish("abort")
+                self._retire(sequence, "aborted")
+
+    def has_unfinished_requests(self) -> bool:
+        """See ``Engine.has_unfinished_requests``."""
+        return bool(self._requests)
+
+    # ---- one step
+
+    def step(self) -> list[RequestOutput]:
+        """See ``Engine.step``."""
+        with self.metrics.timed("total"):
+            self._admit()
+            rows = self._schedule()
+            if rows:
+                self._advance(rows)
+            return self._collect()
+
+    def _advance(self, rows: list[ScheduledRow]) -> None:
+        """Draft, verify, accept: one target pass over every scheduled row and its draft."""
+        started = time.perf_counter()
+        sampled = [row for row in rows if row.samples]
+        sampling = sampling_batch([row.sequence for row in sampled], self.decoder.device)
+        with self.metrics.timed("propose"):
+            draft, drafted = self._propose(sampled, sampling)
+        with self.metrics.timed("forward"):
+            logits = self._target_pass(rows, sampled, drafted)
+        if not sampled:
+            return
+        with self.metrics.timed("sample"):
+            verdict = verify(logits, draft, sampling, self._rule)
+            verdict_ids = verdict.token_ids.tolist()
+        outcomes = self._commit(sampled, drafted, verdict, verdict_ids, logits)
+        self.metrics.count(outcomes)
+        if self.proposer is not None:
+            with self._guarded("observe"):
+                self.proposer.observe(outcomes)
+        self.controller.observe(outcomes, time.perf_counter() - started)
+
+    def _admit(self) -> None:
+        while self._waiting and self._free_rows:
+            sequence = self._waiting.popleft()
+            # The lowest free row: running rows stay adjacent, which attention rewards.
+            sequence.row = heapq.heappop(self._free_rows)
+            self.decoder.truncate(sequence.row, 0)
+            self._running.append(sequence)
+
+    def _schedule(self) -> list[ScheduledRow]:
+        """Every decoding sequence, and whole prefill chunks while they fit.
+
+        A chunk is never cut to the room left in the step: where it ends depends on the prompt alone, so that
+        a request is computed the same way in every batch.
+        """
+        rows = []
+        budget = self._prefill_chunk
+        for sequence in self._running:
+            assert sequence.row is not None, "a running sequence owns a cache row"
+            start = self.decoder.valid_len(sequence.row)
+            pending = len(sequence.token_ids) - start
+            num_new = min(pending, self._prefill_chunk)
+            if pending > 1:
+                if num_new > budget:
+                    budget = 0  # who came first goes first
+                    continue
+                budget -= num_new
+            rows.append(ScheduledRow(sequence, sequence.row, start, num_new, samples=num_new == pending))
+        return rows
+
+    def _propose(self, rows: list[ScheduledRow], sampling: SamplingBatch) -> tuple[Draft, list[list[int]]]:
+        """The draft of every sampling row; empty where it may not draft or the proposer failed."""
+        rooms = [row.sequence.room - 1 if row.decodes else 0 for row in rows]
+        allowed = self.controller.draft_lengths(rooms) if self.proposer is not None else [0] * len(rows)
+        if self.proposer is not None and any(allowed):
+            context = DraftContext(
+                request_ids=[row.sequence.sequence_id for row in rows],
+                token_ids=[row.sequence.token_ids for row in rows],
+                max_draft_tokens=allowed,
+                sampling=sampling,
+            )
+            with self._guarded("propose"):
+                draft = self.proposer.propose(context)
+                return draft, checked_draft(draft, allowed, self.decoder.vocab_size)
+        return Draft.from_lists([[] for _ in rows], self.decoder.device), [[] for _ in rows]
+
+    def _target_pass(
+        self, rows: list[ScheduledRow], sampled: list[ScheduledRow], drafted: list[list[int]]
+    ) -> Tensor:
+        """Run the target and return the logits to verify, [sum of drafted + 1, V]."""
+        draft_of = {row.row: draft for row, draft in zip(sampled, drafted, strict=True)}
+        drafts = [draft_of.get(row.row, []) for row in rows]
+        hidden = self.decoder.forward(pass_tokens(rows, drafts, self.decoder.device))
+        self._note_prompt_logprobs(rows, drafts, hidden)
+        return self.decoder.head(hidden[sampled_positions(rows, drafts)])
+
+    def _commit(
+        self,
+        rows: list[ScheduledRow],
+        drafted: list[list[int]],
+        verdict: Verdict,
+        verdict_ids: list[list[int]],
+        logits: Tensor,
+    ) -> list[Outcome]:
+        """Append what was accepted, end what is over, roll the cache back to the committed tokens."""
+        outcomes = []
+        first_place = 0
+        for row, draft, emitted, accepted in zip(
+            rows, drafted, verdict_ids, verdict.num_accepted.tolist(), strict=True
+        ):
+            sequence, places = row.sequence, slice(first_place, first_place + accepted + 1)
+            first_place += len(draft) + 1
+            if sequence.finished:  # aborted while this step ran
+                continue
+            block_start = len(sequence.token_ids)
+            kept = sequence.commit(emitted[: accepted + 1])
+            committed = tuple(sequence.token_ids[block_start:])
+            if sequence.output.logprobs is not None:
+                wanted = logits[places][:kept]
+                num_top = sequence.params.logprobs or 0
+                sequence.output.logprobs += position_logprobs(wanted, list(committed), num_top)
+            outcome = Outcome(
+                sequence.sequence_id, block_start, len(draft), len(draft), min(accepted, kept), committed
+            )
+            _count(sequence, outcome)
+            outcomes.append(outcome)
+            self._changed[sequence.sequence_id] = self._owners[sequence.sequence_id]
+            if sequence.finished:
+                self._retire(sequence, "finished")
+            else:
+                self.decoder.truncate(row.row, len(sequence.token_ids) - 1)
+        return outcomes
+
+    def _note_prompt_logprobs(self, rows: list[ScheduledRow], drafts: list[list[int]], hidden: Tensor) -> None:
+        begin = 0
+        for row, draft in zip(rows, drafts, strict=True):
+            sequence = row.sequence
+            wanted = sequence.params.prompt_logprobs
+            # Position i predicts prompt token i + 1; the last prompt position predicts output.
+            end = min(row.start + row.num_new, len(sequence.prompt_ids) - 1)
+            if wanted is not None and sequence.output.index == 0 and end > row.start:
+                logits = self.decoder.head(hidden[begin : begin + end - row.start])
+                request = self._owners[sequence.sequence_id]
+                assert request.prompt_logprobs is not None, "asked for at admission"
+                request.prompt_logprobs += position_logprobs(
+                    logits, sequence.prompt_ids[row.start + 1 : end + 1], wanted
+                )
+            begin += row.num_new + len(draft)
+
+    def _retire(self, sequence: Sequence, reason: ReleaseReason) -> None:
+        """Give back everything a finished sequence holds."""
+        if sequence.row is None:
+            self._waiting.remove(sequence)
+        else:
+            self._running.remove(sequence)
+            heapq.heappush(self._free_rows, sequence.row)
+            sequence.row = None
+        self._changed[sequence.sequence_id] = self._owners.pop(sequence.sequence_id)
+        if self.proposer is not None:
+            with self._guarded("release"):
+                self.proposer.release(sequence.sequence_id, reason)
+
+    def _collect(self) -> list[RequestOutput]:
+        changed = {request.request_id: request for request in self._changed.values()}
+        self._changed.clear()
+        outputs = [request.as_output() for request in changed.values()]
+        for output in outputs:
+            if output.finished:
+                del self._requests[output.request_id]
+        return outputs
+
+    @contextmanager
+    def _guarded(self, call: str) -> Iterator[None]:
+        """A proposer that fails costs its draft, never the request: count it, log it once, go on."""
+        try:
+            yield
+        except Exception:
+            self.metrics.num_proposer_faults += 1
+            if call not in self._logged_faults:
+                self._logged_faults.add(call)
+                logger.exception("proposer failed in %s; its drafts are left out (logged once)", call)
+
+
+def _count(sequence: Sequence, outcome: Outcome) -> None:
+    stats = sequence.output.speculation
+    stats.num_steps += 1
+    stats.num_drafts += outcome.num_drafted > 0
+    stats.num_drafted_tokens += outcome.num_drafted
+    stats.num_accepted_tokens += outcome.num_accepted
+    stats.num_emitted_tokens += len(outcome.committed_ids)

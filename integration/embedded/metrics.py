@@ -1,0 +1,57 @@
+"""What the engine counts: tokens, faults, and where a step's time goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from foredraft.proposers.base import Outcome
+
+PHASES = ("propose", "forward", "sample", "total")
+
+
+@dataclass
+class EngineMetrics:
+    """Counters since the engine was built.
+
+    Attributes:
+        num_emitted_tokens: tokens delivered, accepted drafts included.
+        accepted_per_position: how often the draft token at each place of a block was accepted.
+        verified_per_position: how often there was one.
+        seconds: per phase: ``propose`` (drafting), ``forward`` (the target pass), ``sample`` (logits to
+            tokens), ``total`` (the whole step); what is left of the total is bookkeeping.
+    """
+
+    num_steps: int = 0
+    num_drafted_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_emitted_tokens: int = 0
+    num_proposer_faults: int = 0
+    accepted_per_position: list[int] = field(default_factory=list)
+    verified_per_position: list[int] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Add the time spent inside to a phase."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += time.perf_counter() - started
+
+    def count(self, outcomes: Sequence[Outcome]) -> None:
+        """Add one step's outcomes."""
+        self.num_steps += 1
+        for outcome in outcomes:
+            self.num_drafted_tokens += outcome.num_drafted
+            self.num_accepted_tokens += outcome.num_accepted
+            self.num_emitted_tokens += len(outcome.committed_ids)
+            missing = outcome.num_verified - len(self.verified_per_position)
+            self.verified_per_position += [0] * missing
+            self.accepted_per_position += [0] * missing
+            for position in range(outcome.num_verified):
+                self.verified_per_position[position] += 1
+                self.accepted_per_position[position] += position < outcome.num_accepted

@@ -1,0 +1,72 @@
+"""Keys and values of every running sequence: one slot each, rolled back by setting a length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class SlotCache:
+    """[slots, kv heads, capacity, head dim] per layer, allocated once.
+
+    A slot's first ``lengths[slot]`` positions are valid. What lies beyond is left over from rejected drafts
+    or a former owner; it is never read, because attention ends at the valid length, and the next tokens
+    overwrite it.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_slots: int,
+        num_kv_heads: int,
+        capacity: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        shape = (num_layers, num_slots, num_kv_heads, capacity, head_dim)
+        # Zeros, not empty: masked positions are multiplied by 0, and 0 * NaN left in fresh memory is NaN.
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.num_slots = num_slots
+        self.num_kv_heads = num_kv_heads
+        self.capacity = capacity
+        self.lengths = [0] * num_slots
+
+    def reserve(self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> None:
+        """Check that ``counts`` tokens may be written from ``starts`` on, and make them the valid end.
+
+        Raises:
+            ValueError: past the capacity, or leaving a hole behind the valid length.
+        """
+        for slot, start, count in zip(slots, starts, counts, strict=True):
+            if start + count > self.capacity:
+                raise ValueError(f"slot {slot}: {start + count} positions exceed the capacity {self.capacity}")
+            if start > self.lengths[slot]:
+                raise ValueError(f"slot {slot}: position {start} lies beyond the valid length {self.lengths[slot]}")
+        for slot, start, count in zip(slots, starts, counts, strict=True):
+            self.lengths[slot] = start + count
+
+    def truncate(self, slot: int, length: int) -> None:
+        """Keep the first ``length`` positions."""
+        if not 0 <= length <= self.lengths[slot]:
+            raise ValueError(f"slot {slot}: cannot truncate {self.lengths[slot]} positions to {length}")
+        self.lengths[slot] = length
+
+    def flat_index(self, slots: Tensor, positions: Tensor) -> Tensor:
+        """[T] slots and positions -> [T * kv heads] rows of the cache seen as [slots * heads * capacity, D]."""
+        heads = torch.arange(self.num_kv_heads, device=slots.device)
+        return ((slots[:, None] * self.num_kv_heads + heads) * self.capacity + positions[:, None]).flatten()
+
+    def write(self, layer: int, flat_index: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Store [T, kv heads, D] keys and values of one layer at ``flat_index``."""
+        head_dim = keys.shape[-1]
+        self.keys[layer].view(-1, head_dim).index_copy_(0, flat_index, keys.reshape(-1, head_dim))
+        self.values[layer].view(-1, head_dim).index_copy_(0, flat_index, values.reshape(-1, head_dim))
+
+    @staticmethod
+    def bytes_per_position(num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
+        """Memory of one position of one slot, keys and values of all layers."""
+        return 2 * num_layers * num_kv_heads * head_dim * dtype.itemsize
