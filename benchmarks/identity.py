@@ -1,0 +1,82 @@
+"""Is the output with ``ngram`` token-identical to plain decoding? float32, the prompts of a JSONL file.
+
+``none`` runs once, at the first batch size; ``ngram`` at every batch size is held against it, so that batch
+sizes are held against each other as well. With ``--temperature`` above 0 every request gets its own seed.
+
+    python benchmarks/identity.py --workload FILE.jsonl
+    python benchmarks/identity.py --workload FILE.jsonl --temperature 1 --top-p 0.9 --limit 60 --draft-tokens 3,8
+
+Prints each difference, and one line of JSON last. Exit code 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from paired import print_json
+from prompts import chat_ids
+
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.build import Target, build_engine, load_target
+from foredraft.integration.sampling_params import SamplingParams
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--batch-sizes", default="8,1")
+    parser.add_argument("--draft-tokens", default="8")
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--top-p", type=float, default=1.0)
+    options = parser.parse_args()
+    target = load_target(Config(model=options.model, dtype=options.dtype))
+    prompts = chat_ids(target.tokenizer, options.workload, None, options.limit)
+    if options.limit is not None:
+        prompts = prompts[: options.limit]
+    params = [
+        SamplingParams(
+            temperature=options.temperature, top_p=options.top_p, max_tokens=options.max_tokens, seed=index
+        )
+        for index in range(len(prompts))
+    ]
+    batch_sizes = [int(size) for size in options.batch_sizes.split(",")]
+    plain = run(target, prompts, params, "none", batch_sizes[0], 1)
+    results = []
+    for num_draft_tokens in map(int, options.draft_tokens.split(",")):
+        for batch_size in batch_sizes:
+            tokens = run(target, prompts, params, "ngram", batch_size, num_draft_tokens)
+            equal = sum(ours == theirs for ours, theirs in zip(tokens, plain, strict=True))
+            results.append(
+                {"batch_size": batch_size, "num_draft_tokens": num_draft_tokens, "equal": equal, "of": len(prompts)}
+            )
+            print(f"ngram, batch {batch_size}, K {num_draft_tokens}: {equal} of {len(prompts)} equal to none")
+    print_json("identity", vars(options), results)
+    sys.exit(any(result["equal"] != result["of"] for result in results))
+
+
+def run(
+    target: Target,
+    prompts: list[list[int]],
+    params: list[SamplingParams],
+    proposer: str,
+    batch_size: int,
+    num_draft_tokens: int,
+) -> list[list[int]]:
+    config = Config(
+        proposer=proposer, num_draft_tokens=num_draft_tokens, engine={"max_num_seqs": batch_size, "max_model_len": 4096}
+    )
+    engine = build_engine(config, target)
+    began = time.perf_counter()
+    outputs = engine.generate(prompts, params)
+    print(f"{proposer}, batch {batch_size}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    return [output.outputs[0].token_ids for output in outputs]
+
+
+if __name__ == "__main__":
+    main()
