@@ -1,4 +1,4 @@
-"""The share of a step that is neither the model's forward nor turning logits into tokens: our own bookkeeping.
+"""Our own bookkeeping: the share of a step that is neither the forward pass nor turning logits into tokens.
 
 Greedy, batch 8, ``none`` and ``ngram``; drafting counts as bookkeeping here. A block is one batch of requests
 from first to last step. Given are medians over blocks and their 95 % intervals.
@@ -23,7 +23,9 @@ from foredraft.integration.sampling_params import SamplingParams
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--max-tokens", type=int, default=48)

@@ -4,7 +4,7 @@
 sizes are held against each other as well. With ``--temperature`` above 0 every request gets its own seed.
 
     python benchmarks/identity.py --workload FILE.jsonl
-    python benchmarks/identity.py --workload FILE.jsonl --temperature 1 --top-p 0.9 --limit 60 --draft-tokens 3,8
+    python benchmarks/identity.py --workload FILE.jsonl --limit 60 --temperature 1 --top-p 0.9
 
 Prints each difference, and one line of JSON last. Exit code 1 if there is any.
 """
@@ -24,7 +24,9 @@ from foredraft.integration.sampling_params import SamplingParams
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workload", required=True)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--dtype", default="float32")
@@ -53,7 +55,12 @@ def main() -> None:
             tokens = run(target, prompts, params, "ngram", batch_size, num_draft_tokens)
             equal = sum(ours == theirs for ours, theirs in zip(tokens, plain, strict=True))
             results.append(
-                {"batch_size": batch_size, "num_draft_tokens": num_draft_tokens, "equal": equal, "of": len(prompts)}
+                {
+                    "batch_size": batch_size,
+                    "num_draft_tokens": num_draft_tokens,
+                    "equal": equal,
+                    "of": len(prompts),
+                }
             )
             print(f"ngram, batch {batch_size}, K {num_draft_tokens}: {equal} of {len(prompts)} equal to none")
     print_json("identity", vars(options), results)
@@ -69,7 +76,9 @@ def run(
     num_draft_tokens: int,
 ) -> list[list[int]]:
     config = Config(
-        proposer=proposer, num_draft_tokens=num_draft_tokens, engine={"max_num_seqs": batch_size, "max_model_len": 4096}
+        proposer=proposer,
+        num_draft_tokens=num_draft_tokens,
+        engine={"max_num_seqs": batch_size, "max_model_len": 4096},
     )
     engine = build_engine(config, target)
     began = time.perf_counter()

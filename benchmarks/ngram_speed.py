@@ -27,14 +27,18 @@ from foredraft.integration.sampling_params import SamplingParams
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--workload", default="copy_heavy", help="a built-in workload or a JSONL file")
     parser.add_argument("--categories", help="comma list; default all")
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--prompts", type=int, default=12, help="prompts of each category")
     parser.add_argument("--blocks", type=int, default=24, help="blocks of each category")
-    parser.add_argument("--lookup-tokens", type=int, default=10, help="transformers' prompt_lookup_num_tokens")
+    parser.add_argument(
+        "--lookup-tokens", type=int, default=10, help="transformers' prompt_lookup_num_tokens"
+    )
     parser.add_argument("--no-transformers", action="store_true")
     options = parser.parse_args()
     config = Config(model=options.model, engine={"max_num_seqs": 1})
@@ -60,7 +64,9 @@ def main() -> None:
         print(f"{category}: ngram / none {shown(results[category]['speedup'])}")
         if lookup is not None:
             results[category]["against_lookup"] = median_ratio(speeds["ngram"], speeds["lookup"])
-            print(f"{category}: ngram / transformers prompt lookup {shown(results[category]['against_lookup'])}")
+            print(
+                f"{category}: ngram / transformers prompt lookup {shown(results[category]['against_lookup'])}"
+            )
         for name, values in speeds.items():
             print(f"    {name:8} {shown(median_interval(values))} tokens/s")
     print_json("ngram_speed", vars(options), results)

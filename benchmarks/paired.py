@@ -1,4 +1,4 @@
-"""Paired, interleaved measurement: every block runs all sides, so a slow spell of the machine hits them all."""
+"""Paired, interleaved measurement: each block runs all sides, so a slow spell of the machine hits them all."""
 
 from __future__ import annotations
 

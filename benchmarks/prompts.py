@@ -9,7 +9,9 @@ from foredraft.integration.chat import chat_prompt_ids
 from foredraft.integration.workloads import load_workload
 
 
-def chat_ids(tokenizer: Any, workload: str, categories: Sequence[str] | None, limit: int | None) -> list[list[int]]:
+def chat_ids(
+    tokenizer: Any, workload: str, categories: Sequence[str] | None, limit: int | None
+) -> list[list[int]]:
     """First turns of a workload, in the chat template."""
     prompts = load_workload(workload, categories=categories, limit=limit)
     return [chat_prompt_ids(tokenizer, [{"role": "user", "content": prompt.turns[0]}]) for prompt in prompts]

@@ -26,7 +26,9 @@ PASSES_PER_BLOCK = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--context", type=int, default=256, help="tokens already in the cache")
@@ -37,7 +39,9 @@ def main() -> None:
     config = Config(model=options.model, dtype=options.dtype, proposer="none", engine={"max_num_seqs": 1})
     decoder = build_engine(config, load_target(config)).decoder
     fill(decoder, options.context)
-    seconds = interleaved({str(width): one_pass(decoder, options.context, width) for width in widths}, options.blocks)
+    seconds = interleaved(
+        {str(width): one_pass(decoder, options.context, width) for width in widths}, options.blocks
+    )
     results = {}
     print(f"{'tokens':>6} {'ms':>8}  ratio to 1 token [95 %]")
     for width in widths:

@@ -23,7 +23,9 @@ class TransformersSide:
         pad = self._tokenizer.pad_token_id or 0
         device = self._model.device
         ids = torch.tensor([[pad] * (longest - len(prompt)) + prompt for prompt in prompts], device=device)
-        mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+        mask = torch.tensor(
+            [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
+        )
         began = time.perf_counter()
         with torch.inference_mode():
             output = self._model.generate(

@@ -1,1 +1,1 @@
-"""The embedded engine: transformers models, continuous batching, a cache in which rollback is setting a length."""
+"""The embedded engine: transformers models, continuous batching, rollback by setting a length."""

@@ -97,11 +97,15 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
 
 
 def _adjacent_rows(slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
-    """Rows in slot order, cut where slots are not adjacent, a query is long, or padding would waste too much."""
+    """Rows in slot order, cut where slots are not adjacent, a query is long, or padding wastes too much."""
     runs: list[list[int]] = []
     for row in sorted(range(len(slots)), key=lambda row: slots[row]):
         run = runs[-1] if runs else None
-        if run is not None and slots[row] == slots[run[-1]] + 1 and _worth_padding([*run, row], starts, counts):
+        if (
+            run is not None
+            and slots[row] == slots[run[-1]] + 1
+            and _worth_padding([*run, row], starts, counts)
+        ):
             run.append(row)
         else:
             runs.append([row])
@@ -147,7 +151,9 @@ def slot_attention(
     return output if layout.scatter is None else output.index_select(0, layout.scatter)
 
 
-def _attend(layout: Layout, index: int, layer: int, query: Tensor, scale: float, window: int | None) -> Tensor:
+def _attend(
+    layout: Layout, index: int, layer: int, query: Tensor, scale: float, window: int | None
+) -> Tensor:
     """One group: [rows * width, H, D] -> [rows * width, H * D]."""
     group, cache = layout.groups[index], layout.cache
     rows, heads, head_dim = group.last - group.first + 1, query.shape[1], query.shape[2]

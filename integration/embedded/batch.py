@@ -51,7 +51,7 @@ def pass_tokens(rows: List[ScheduledRow], drafts: List[List[int]], device: torch
 
 
 def sampled_positions(rows: List[ScheduledRow], drafts: List[List[int]]) -> list[int]:
-    """Places in the pass whose logits are verified: of each sampling row, the last committed token and its draft."""
+    """Places in the pass to verify: of each sampling row, the last committed token and its draft."""
     places: list[int] = []
     begin = 0
     for row, draft in zip(rows, drafts, strict=True):

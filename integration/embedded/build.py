@@ -9,8 +9,9 @@ import torch
 
 from foredraft.integration.config import Config, check_available
 from foredraft.integration.devices import resolve_device, resolve_dtype
-from foredraft.integration.embedded.decoder import SlotDecoder, prepare_model
+from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.embedded.memory import check_free_memory, logits_bytes, plan_memory
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.models import eos_token_ids, load_model
@@ -28,7 +29,7 @@ class Target:
     """
 
     name: str
-    prepared: Any
+    prepared: ForwardPass
     tokenizer: Any | None
     eos_ids: frozenset[int]
     vocab_size: int
@@ -75,7 +76,9 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
     plan = plan_memory(config.engine, bytes_per_position, target.max_len)
     workspace = logits_bytes(plan.num_rows, config.num_draft_tokens, target.vocab_size)
     check_free_memory(plan.num_bytes + workspace, target.device)
-    options = getattr(config, config.proposer).model_dump() if config.proposer in type(config).model_fields else {}
+    options = (
+        getattr(config, config.proposer).model_dump() if config.proposer in type(config).model_fields else {}
+    )
     return EmbeddedEngine(
         SlotDecoder(prepared, plan.num_rows, plan.capacity, target.max_len, target.vocab_size),
         create_proposer(config.proposer, options),

@@ -6,7 +6,8 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence as List
+from collections.abc import Iterator
+from collections.abc import Sequence as List
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -252,7 +253,9 @@ class EmbeddedEngine(Engine):
                 self.decoder.truncate(row.row, len(sequence.token_ids) - 1)
         return outcomes
 
-    def _note_prompt_logprobs(self, rows: list[ScheduledRow], drafts: list[list[int]], hidden: Tensor) -> None:
+    def _note_prompt_logprobs(
+        self, rows: list[ScheduledRow], drafts: list[list[int]], hidden: Tensor
+    ) -> None:
         begin = 0
         for row, draft in zip(rows, drafts, strict=True):
             sequence = row.sequence

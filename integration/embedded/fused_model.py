@@ -58,6 +58,7 @@ class FusedModel:
         self.scale: float = decoder.layers[0].self_attn.scaling
         self._rotary = decoder.rotary_emb
         self._embedding: Tensor = decoder.embed_tokens.weight
+        self.device, self.dtype = self._embedding.device, self._embedding.dtype
         self._final_norm: Tensor = decoder.norm.weight
         self._head = make_linear(model.lm_head.weight, model.lm_head.bias)
         self._layers = []
@@ -133,5 +134,7 @@ def _fuse_linears(*linears: Any) -> Linear:
     bias = None
     if any(linear.bias is not None for linear in linears):
         zeros = [torch.zeros_like(linear.weight[:, 0]) for linear in linears]
-        bias = torch.cat([z if linear.bias is None else linear.bias for linear, z in zip(linears, zeros, strict=True)])
+        bias = torch.cat(
+            [z if linear.bias is None else linear.bias for linear, z in zip(linears, zeros, strict=True)]
+        )
     return make_linear(torch.cat([linear.weight for linear in linears]), bias)

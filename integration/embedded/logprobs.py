@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from foredraft.integration.engine import Logprob, PositionLogprobs
 from foredraft.verifier import token_logprobs
 
 
-def position_logprobs(logits: Tensor, token_ids: list[int], num_top: int) -> list[PositionLogprobs]:
+def position_logprobs(logits: Tensor, token_ids: Sequence[int], num_top: int) -> list[PositionLogprobs]:
     """One entry per position: the token there and the ``num_top`` likeliest ones.
 
     Args:
         logits: [N, V], raw.
         token_ids: [N].
     """
-    tokens = logits.new_tensor(token_ids).long()
+    tokens = torch.tensor(token_ids, device=logits.device)
     chosen = token_logprobs(logits, tokens, num_top)
     entries: list[PositionLogprobs] = []
     for token, logprob, rank, top_ids, top_logprobs in zip(

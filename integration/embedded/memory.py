@@ -30,7 +30,9 @@ def plan_memory(options: EngineOptions, bytes_per_position: int, model_max_len: 
     """
     capacity = options.max_model_len or model_max_len
     if capacity > model_max_len:
-        raise UserError(f"engine.max_model_len: {capacity} exceeds the {model_max_len} positions of the model")
+        raise UserError(
+            f"engine.max_model_len: {capacity} exceeds the {model_max_len} positions of the model"
+        )
     budget = int(options.kv_cache_memory_gb * GB)
     num_rows = min(options.max_num_seqs, budget // (capacity * bytes_per_position))
     if num_rows < 1:

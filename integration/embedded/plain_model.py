@@ -57,7 +57,11 @@ class PlainModel:
         config = model.config
         self.num_layers: int = config.num_hidden_layers
         self.num_kv_heads: int = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.head_dim: int = (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+        self.device: torch.device = model.device
+        self.dtype: torch.dtype = model.dtype
         self._model = model
         self._check_head()
         model.set_attn_implementation(ATTENTION_NAME)

@@ -43,9 +43,13 @@ class SlotCache:
         """
         for slot, start, count in zip(slots, starts, counts, strict=True):
             if start + count > self.capacity:
-                raise ValueError(f"slot {slot}: {start + count} positions exceed the capacity {self.capacity}")
+                raise ValueError(
+                    f"slot {slot}: {start + count} positions exceed the capacity {self.capacity}"
+                )
             if start > self.lengths[slot]:
-                raise ValueError(f"slot {slot}: position {start} lies beyond the valid length {self.lengths[slot]}")
+                raise ValueError(
+                    f"slot {slot}: position {start} lies beyond the valid length {self.lengths[slot]}"
+                )
         for slot, start, count in zip(slots, starts, counts, strict=True):
             self.lengths[slot] = start + count
 

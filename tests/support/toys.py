@@ -9,7 +9,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from foredraft.integration.embedded.decoder import SlotDecoder, prepare_model
+from foredraft.integration.embedded.decoder import SlotDecoder
+from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import Decoder, DraftContext, Proposer, Tokens
@@ -37,7 +38,11 @@ def toy_model(num_layers: int = 4, vocab_size: int = TOY_VOCAB, seed: int = 0) -
 
 
 def toy_decoder(
-    num_rows: int = 4, capacity: int = 256, num_layers: int = 4, vocab_size: int = TOY_VOCAB, forward: str = "auto"
+    num_rows: int = 4,
+    capacity: int = 256,
+    num_layers: int = 4,
+    vocab_size: int = TOY_VOCAB,
+    forward: str = "auto",
 ) -> SlotDecoder:
     """The toy model over cache slots."""
     prepared = prepare_model(toy_model(num_layers, vocab_size), forward)
@@ -98,7 +103,10 @@ class ScriptedProposer(Proposer):
     def propose(self, context: DraftContext) -> Draft:
         self.live |= set(context.request_ids)
         return Draft.from_lists(
-            [self._row(row, tokens, context.max_draft_tokens[row]) for row, tokens in enumerate(context.token_ids)]
+            [
+                self._row(row, tokens, context.max_draft_tokens[row])
+                for row, tokens in enumerate(context.token_ids)
+            ]
         )
 
     def _row(self, row: int, tokens: Sequence[int], limit: int) -> list[int]:
@@ -136,7 +144,9 @@ def make_engine(
 
 
 def run_tokens(
-    engine: EmbeddedEngine, prompts: Sequence[Sequence[int]], params: SamplingParams | Sequence[SamplingParams]
+    engine: EmbeddedEngine,
+    prompts: Sequence[Sequence[int]],
+    params: SamplingParams | Sequence[SamplingParams],
 ) -> list[list[int]]:
     """Output tokens of the first completion of each prompt."""
     return [output.outputs[0].token_ids for output in engine.generate(prompts, params)]
@@ -145,7 +155,9 @@ def run_tokens(
 def byte_tokenizer(chat_template: str | None = None) -> PreTrainedTokenizerFast:
     """One token per byte (ids 0-255) and ``<end>`` (256), so that characters can be split across tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={letter: place for place, letter in enumerate(alphabet)}, merges=[]))
+    tokenizer = Tokenizer(
+        models.BPE(vocab={letter: place for place, letter in enumerate(alphabet)}, merges=[])
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
@@ -153,7 +165,9 @@ def byte_tokenizer(chat_template: str | None = None) -> PreTrainedTokenizerFast:
     return fast
 
 
-def random_prompts(count: int, vocab_size: int = TOY_VOCAB, seed: int = 0, longest: int = 40) -> list[list[int]]:
+def random_prompts(
+    count: int, vocab_size: int = TOY_VOCAB, seed: int = 0, longest: int = 40
+) -> list[list[int]]:
     """Prompts of 1 to ``longest`` random tokens."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (count,), generator=generator).tolist()

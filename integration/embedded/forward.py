@@ -1,0 +1,53 @@
+"""The two ways a transformers model runs over cache slots, and the choice between them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from foredraft.integration.embedded.attention import Layout
+from foredraft.integration.embedded.fused_model import FusedModel, why_not_fused
+from foredraft.integration.errors import UserError
+
+
+class ForwardPass(Protocol):
+    """A model as functions of ragged tokens: hidden states are [T, H], whatever rows they belong to."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    device: torch.device
+    dtype: torch.dtype
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """[T] -> [T, H]."""
+        ...
+
+    def layers(self, hidden: Tensor, layout: Layout, first: int, last: int) -> Tensor:
+        """Layers [first, last), then the final norm if the last one is among them."""
+        ...
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[N, H] -> logits [N, V]."""
+        ...
+
+
+def prepare_model(model: Any, forward: str = "auto") -> ForwardPass:
+    """Choose the forward pass of a transformers model: ``fused``, ``plain``, or ``auto`` (fused if it can).
+
+    Raises:
+        UserError: the model cannot run that way; the message says why.
+    """
+    reason = why_not_fused(model)
+    if forward == "fused" and reason is not None:
+        raise UserError(f"engine.forward: 'fused' cannot run this model: {reason}; use 'plain' or 'auto'")
+    if forward != "plain" and reason is None:
+        return FusedModel(model)
+    from foredraft.integration.embedded.plain_model import PlainModel, why_not_plain
+
+    reason = why_not_plain(model)
+    if reason is not None:
+        raise UserError(f"model: the embedded engine cannot run {model.config.model_type!r}: {reason}")
+    return PlainModel(model)
