@@ -1,0 +1,32 @@
+"""The built-in model on real prompts: float32 output is the same, token for token, with speculation on."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+PROMPTS = os.environ.get("FOREDRAFT_SHARED_DATA")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.model,
+    pytest.mark.shared_data,
+    pytest.mark.skipif(not PROMPTS, reason="FOREDRAFT_SHARED_DATA names no prompt file"),
+]
+
+
+def identity(*arguments: str) -> None:
+    command = [sys.executable, str(BENCHMARKS / "identity.py"), "--workload", str(PROMPTS), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_greedy_identity_on_every_prompt() -> None:
+    identity("--batch-sizes", "8,1")
+
+
+def test_seeded_identity() -> None:
+    identity("--limit", "60", "--temperature", "1", "--top-p", "0.9", "--draft-tokens", "3,8")
