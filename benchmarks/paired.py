@@ -1,4 +1,4 @@
-"""Paired, interleaved measurement: each block runs all sides, so a slow spell of the machine hits them all."""
+"""Paired, interleaved measurement: each block runs all sides, so slow spells of the machine hit them all."""
 
 from __future__ import annotations
 

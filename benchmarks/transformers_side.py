@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from foredraft.integration.models import load_model
+from foredraft.integration.models.loading import load_model
 
 
 class TransformersSide:

@@ -112,7 +112,9 @@ def _as_json(output: RequestOutput, config: Config, seconds: float) -> dict[str,
         "prompt_token_ids": output.prompt_token_ids,
     }
     if output.prompt_logprobs is not None:
-        document["prompt_logprobs"] = [entry and _logprobs(entry) for entry in output.prompt_logprobs]
+        document["prompt_logprobs"] = [
+            None if entry is None else _logprobs(entry) for entry in output.prompt_logprobs
+        ]
     if len(completions) > 1:
         document["completions"] = completions
     return document

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from foredraft.integration.sampling_params import SamplingParams
-
-_generated_ids = itertools.count()
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -87,6 +84,8 @@ class RequestOutput:
 class Engine(ABC):
     """Serves requests step by step; each step may advance every running request by several tokens."""
 
+    _num_generated = 0  # prompts that ``generate`` has served
+
     @abstractmethod
     def add_request(self, request_id: str, prompt: str | Sequence[int], params: SamplingParams) -> None:
         """Queue a request. ``prompt`` is text or token ids.
@@ -120,11 +119,23 @@ class Engine(ABC):
     def generate(
         self, prompts: Sequence[str | Sequence[int]], params: SamplingParams | Sequence[SamplingParams]
     ) -> list[RequestOutput]:
-        """Serve all prompts and return their finished outputs, in order."""
+        """Serve all prompts and return their finished outputs, in order.
+
+        Raises:
+            UserError: one of them can never be served; then none is.
+        """
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
-        # Never an id twice: without a seed, a request's random stream hangs on its id.
-        ids = [f"generate-{next(_generated_ids)}" for _ in prompts]
-        for request_id, prompt, one in zip(ids, prompts, each, strict=True):
-            self.add_request(request_id, prompt, one)
+        # Never an id twice, and the same ids on an equal engine: without a seed, a request's random stream
+        # hangs on its id.
+        first = self._num_generated
+        self._num_generated += len(prompts)
+        ids = [f"generate-{first + index}" for index in range(len(prompts))]
+        try:
+            for request_id, prompt, one in zip(ids, prompts, each, strict=True):
+                self.add_request(request_id, prompt, one)
+        except ValueError:
+            for request_id in ids:
+                self.abort(request_id)
+            raise
         finished = {output.request_id: output for output in self.stream(ids) if output.finished}
         return [finished[request_id] for request_id in ids]

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 
 from foredraft.integration.errors import UserError
 
 MAX_LOGPROBS = 20
+MAX_BIAS = 1e30  # stays finite in float32, after division by the lowest temperature too
 
 Penalty = Annotated[float, Field(ge=-2.0, le=2.0, allow_inf_nan=False)]
 
@@ -25,9 +36,13 @@ class SamplingParams(BaseModel):
 
     n: int = Field(1, ge=1, le=128, description="completions of the prompt")
     temperature: float = Field(1.0, ge=0.0, le=100.0, allow_inf_nan=False, description="0 = greedy")
-    top_p: float = Field(1.0, gt=0.0, le=1.0, description="keep the likeliest tokens up to this mass; 1 = off")
-    top_k: int = Field(0, ge=-1, description="keep the k likeliest tokens; 0 or -1 = off")
-    min_p: float = Field(0.0, ge=0.0, le=1.0, description="drop tokens below this share of the likeliest; 0 = off")
+    top_p: float = Field(
+        1.0, gt=0.0, le=1.0, description="keep the likeliest tokens up to this mass; 1 = off"
+    )
+    top_k: int = Field(0, ge=-1, lt=2**63, description="keep the k likeliest tokens; 0 or -1 = off")
+    min_p: float = Field(
+        0.0, ge=0.0, le=1.0, description="drop tokens below this share of the likeliest; 0 = off"
+    )
     seed: int | None = Field(None, ge=-(2**63), lt=2**63, description="same seed, same tokens")
     presence_penalty: Penalty = Field(0.0, description="lowers tokens already in the output")
     frequency_penalty: Penalty = Field(0.0, description="lowers tokens per occurrence in the output")
@@ -43,7 +58,9 @@ class SamplingParams(BaseModel):
     ignore_eos: bool = Field(False, description="go on past the end-of-sequence token")
     min_tokens: int = Field(0, ge=0, description="no end of sequence before this many tokens")
     max_tokens: int = Field(16, ge=1, description="tokens to generate at most; cut to the room left")
-    logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="log-probabilities per output token")
+    logprobs: int | None = Field(
+        None, ge=0, le=MAX_LOGPROBS, description="log-probabilities per output token"
+    )
     prompt_logprobs: int | None = Field(None, ge=0, le=MAX_LOGPROBS, description="the same for prompt tokens")
     skip_special_tokens: bool = Field(True, description="leave special tokens out of the text")
 
@@ -51,7 +68,7 @@ class SamplingParams(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise UserError(describe(error)) from None
+            raise UserError(describe(error, type(self))) from None
 
     @field_validator("stop", "bad_words", mode="before")
     @classmethod
@@ -69,8 +86,10 @@ class SamplingParams(BaseModel):
     @classmethod
     def _finite_bias(cls, value: dict[int, float]) -> dict[int, float]:
         for token, bias in value.items():
-            if token < 0 or not math.isfinite(bias):
-                raise ValueError(f"needs token ids >= 0 and finite values, got {token}: {bias}")
+            if token < 0 or not abs(bias) <= MAX_BIAS:
+                raise ValueError(
+                    f"needs token ids >= 0 and values from {-MAX_BIAS:g} to {MAX_BIAS:g}, got {token}: {bias}"
+                )
         return value
 
     @model_validator(mode="after")
@@ -80,14 +99,46 @@ class SamplingParams(BaseModel):
         return self
 
 
-def describe(error: ValidationError) -> str:
-    """One line per fault of a pydantic validation: field, what is allowed, the value."""
-    lines = []
-    for fault in error.errors():
-        field = ".".join(str(part) for part in fault["loc"])
-        message = fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            message = "unknown field"
-        got = "" if not field or isinstance(fault["input"], dict) else f" (got {fault['input']!r})"
-        lines.append(f"{field}: {message}{got}" if field else message)
-    return "\n".join(lines)
+def describe(error: ValidationError, model: type[BaseModel]) -> str:
+    """One line per fault of a validation by ``model``: field, what is allowed, the value."""
+    return "\n".join(describe_fault(fault, model) for fault in error.errors())
+
+
+def describe_fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
+    """One fault on one line; an unknown field comes with the nearest known ones."""
+    path = fault["loc"]
+    if not path:
+        return _message(fault)
+    field = ".".join(str(part) for part in path)
+    if fault["type"] == "extra_forbidden":
+        return f"{field}: unknown field; {_offer(path, model)}"
+    got = "" if isinstance(fault["input"], dict) else f" (got {fault['input']!r})"
+    return f"{field}: {_message(fault)}{got}"
+
+
+def _message(fault: ErrorDetails) -> str:
+    if fault["type"] in ("model_type", "model_attributes_type"):
+        return "needs a mapping of options"
+    return fault["msg"].removeprefix("Value error, ")
+
+
+def _offer(path: Sequence[int | str], model: type[BaseModel]) -> str:
+    """The fields an unknown one may have meant: of its own section, and at the top of any section."""
+    prefix = "".join(f"{part}." for part in path[:-1])
+    for part in path[:-1]:
+        model = _section(model, str(part)) or model
+    known = {name: prefix + name for name in model.model_fields}
+    allowed = ", ".join(known.values())
+    for section in model.model_fields:
+        inner = _section(model, section)
+        for name in inner.model_fields if inner else ():
+            known.setdefault(name, f"{prefix}{section}.{name}")
+    near = get_close_matches(str(path[-1]).replace("-", "_").lower(), known, n=1)
+    if near:
+        return f"did you mean {known[near[0]]}?"
+    return f"known: {allowed}"
+
+
+def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    annotation = model.model_fields[name].annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

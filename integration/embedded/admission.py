@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ def checked_prompt(
             raise UserError("prompt: this model has no tokenizer, give token ids instead of text")
         token_ids = list(tokenizer(prompt)["input_ids"])
     else:
-        token_ids = [int(token) for token in prompt]
+        token_ids = [_whole_number(token) for token in prompt]
     if not token_ids:
         raise UserError("prompt: is empty, at least one token is needed")
     _check_ids("prompt", token_ids, vocab_size)
@@ -33,6 +34,13 @@ def checked_prompt(
             f"max_model_len is {max_model_len}"
         )
     return token_ids
+
+
+def _whole_number(token: Any) -> int:
+    try:
+        return operator.index(token)
+    except TypeError:
+        raise UserError(f"prompt: token ids are whole numbers, got {token!r}") from None
 
 
 def check_params(params: SamplingParams, tokenizer: Any | None, vocab_size: int) -> None:
@@ -64,13 +72,18 @@ def ending(params: SamplingParams, eos_ids: frozenset[int], prompt_len: int, max
     )
 
 
-def bad_word_ids(params: SamplingParams, tokenizer: Any | None) -> list[list[int]]:
-    """Each bad word as token ids, at the start of a text and after a space."""
+def bad_word_ids(params: SamplingParams, tokenizer: Any | None, vocab_size: int) -> list[list[int]]:
+    """Each bad word as token ids, at the start of a text and after a space.
+
+    Raises:
+        UserError: the tokenizer knows tokens of it that the model does not.
+    """
     variants = []
     for word in params.bad_words:
         assert tokenizer is not None, "check_params refuses bad_words without a tokenizer"
         for text in (word, " " + word.lstrip()):
             token_ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+            _check_ids("bad_words", token_ids, vocab_size)
             if token_ids and token_ids not in variants:
                 variants.append(token_ids)
     return variants

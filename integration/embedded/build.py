@@ -14,7 +14,7 @@ from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.embedded.memory import check_free_memory, logits_bytes, plan_memory
 from foredraft.integration.embedded.slot_cache import SlotCache
-from foredraft.integration.models import eos_token_ids, load_model
+from foredraft.integration.models.loading import eos_token_ids, load_model
 from foredraft.proposers import create_proposer
 from foredraft.scheduler.speculation import FixedDraftLength
 

@@ -31,9 +31,14 @@ from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
 from foredraft.proposers.decoder import Decoder
 from foredraft.scheduler.speculation import DraftLengthController
-from foredraft.verifier import Draft, SamplingBatch, Verdict, request_key, verify
+from foredraft.verifier import PADDING, Draft, SamplingBatch, Verdict, request_key, verify
 
 logger = logging.getLogger(__name__)
+
+NO_TOKEN = (
+    "no token is possible here: the controls of this request (allowed_token_ids, bad_words, min_tokens) "
+    "forbid all of them, or the model's logits are not numbers"
+)
 
 
 class EmbeddedEngine(Engine):
@@ -66,7 +71,8 @@ class EmbeddedEngine(Engine):
         self.tokenizer = tokenizer
         self.max_model_len = min(decoder.capacity, decoder.max_len)
         self.metrics = EngineMetrics()
-        self._eos_ids = eos_ids
+        # A tokenizer may know tokens the model does not; forbidding one would be out of range.
+        self._eos_ids = frozenset(token for token in eos_ids if token < decoder.vocab_size)
         self._rule = rule
         self._prefill_chunk = prefill_chunk
         self._seed = seed
@@ -113,7 +119,7 @@ class EmbeddedEngine(Engine):
                 self._seed,
                 f"{self._num_requests_seen}:{sequence_id}",
             ),
-            bad_words=bad_word_ids(params, self.tokenizer),
+            bad_words=bad_word_ids(params, self.tokenizer, self.decoder.vocab_size),
             detokenizer=Detokenizer(self.tokenizer, params.skip_special_tokens) if self.tokenizer else None,
         )
 
@@ -159,6 +165,7 @@ class EmbeddedEngine(Engine):
         if self.proposer is not None:
             with self._guarded("observe"):
                 self.proposer.observe(outcomes)
+        self._retire_finished(sampled)
         self.controller.observe(outcomes, time.perf_counter() - started)
 
     def _admit(self) -> None:
@@ -224,7 +231,7 @@ class EmbeddedEngine(Engine):
         verdict_ids: list[list[int]],
         logits: Tensor,
     ) -> list[Outcome]:
-        """Append what was accepted, end what is over, roll the cache back to the committed tokens."""
+        """Append what was accepted and roll the cache back to the committed tokens."""
         outcomes = []
         first_place = 0
         for row, draft, emitted, accepted in zip(
@@ -235,7 +242,7 @@ class EmbeddedEngine(Engine):
             if sequence.finished:  # aborted while this step ran
                 continue
             block_start = len(sequence.token_ids)
-            kept = sequence.commit(emitted[: accepted + 1])
+            kept = _append(sequence, emitted[: accepted + 1])
             committed = tuple(sequence.token_ids[block_start:])
             if sequence.output.logprobs is not None:
                 wanted = logits[places][:kept]
@@ -247,9 +254,7 @@ class EmbeddedEngine(Engine):
             _count(sequence, outcome)
             outcomes.append(outcome)
             self._changed[sequence.sequence_id] = self._owners[sequence.sequence_id]
-            if sequence.finished:
-                self._retire(sequence, "finished")
-            else:
+            if not sequence.finished:
                 self.decoder.truncate(row.row, len(sequence.token_ids) - 1)
         return outcomes
 
@@ -262,7 +267,8 @@ class EmbeddedEngine(Engine):
             wanted = sequence.params.prompt_logprobs
             # Position i predicts prompt token i + 1; the last prompt position predicts output.
             end = min(row.start + row.num_new, len(sequence.prompt_ids) - 1)
-            if wanted is not None and sequence.output.index == 0 and end > row.start:
+            wants = wanted is not None and sequence.output.index == 0 and not sequence.finished
+            if wants and end > row.start:
                 logits = self.decoder.head(hidden[begin : begin + end - row.start])
                 request = self._owners[sequence.sequence_id]
                 assert request.prompt_logprobs is not None, "asked for at admission"
@@ -270,6 +276,15 @@ class EmbeddedEngine(Engine):
                     logits, sequence.prompt_ids[row.start + 1 : end + 1], wanted
                 )
             begin += row.num_new + len(draft)
+
+    def _retire_finished(self, rows: list[ScheduledRow]) -> None:
+        """Retire what this step ended: after ``observe``, so that the proposer still knows the requests."""
+        for row in rows:
+            if row.sequence.finished and row.sequence.row is not None:
+                self._retire(row.sequence, "finished")
+            elif row.sequence.finished:
+                # Aborted while the proposer was at work: it may have taken the request up again.
+                self._release(row.sequence, "aborted")
 
     def _retire(self, sequence: Sequence, reason: ReleaseReason) -> None:
         """Give back everything a finished sequence holds."""
@@ -280,6 +295,9 @@ class EmbeddedEngine(Engine):
             heapq.heappush(self._free_rows, sequence.row)
             sequence.row = None
         self._changed[sequence.sequence_id] = self._owners.pop(sequence.sequence_id)
+        self._release(sequence, reason)
+
+    def _release(self, sequence: Sequence, reason: ReleaseReason) -> None:
         if self.proposer is not None:
             with self._guarded("release"):
                 self.proposer.release(sequence.sequence_id, reason)
@@ -303,6 +321,16 @@ class EmbeddedEngine(Engine):
             if call not in self._logged_faults:
                 self._logged_faults.add(call)
                 logger.exception("proposer failed in %s; its drafts are left out (logged once)", call)
+
+
+def _append(sequence: Sequence, emitted: list[int]) -> int:
+    """Commit a verdict's tokens; returns how many were kept."""
+    if emitted[-1] != PADDING:
+        return sequence.commit(emitted)
+    kept = sequence.commit(emitted[:-1])
+    if not sequence.finished:
+        sequence.finish("error", NO_TOKEN)
+    return kept
 
 
 def _count(sequence: Sequence, outcome: Outcome) -> None:

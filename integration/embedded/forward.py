@@ -37,9 +37,16 @@ class ForwardPass(Protocol):
 def prepare_model(model: Any, forward: str = "auto") -> ForwardPass:
     """Choose the forward pass of a transformers model: ``fused``, ``plain``, or ``auto`` (fused if it can).
 
+    The model object belongs to the result from then on; decoders share the result.
+
     Raises:
         UserError: the model cannot run that way; the message says why.
+        ValueError: the model object was prepared before.
     """
+    if getattr(model, "foredraft_prepared", False):
+        # Its layers are gone or their attention is replaced: preparing again would give an empty model.
+        raise ValueError("the model was prepared before; share what prepare_model returned then")
+    model.foredraft_prepared = True
     reason = why_not_fused(model)
     if forward == "fused" and reason is not None:
         raise UserError(f"engine.forward: 'fused' cannot run this model: {reason}; use 'plain' or 'auto'")

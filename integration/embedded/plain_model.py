@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-from foredraft.integration.embedded.attention import Layout, slot_attention
+from foredraft.integration.embedded.attention import Layout, build_layout, slot_attention
+from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.errors import UserError
+from foredraft.proposers.decoder import Tokens
 
 ATTENTION_NAME = "foredraft_slots"
 
@@ -46,7 +48,11 @@ def why_not_plain(model: Any) -> str | None:
     kinds = set(getattr(model.config, "layer_types", None) or ())
     stateful = kinds - {"full_attention", "sliding_attention"}
     if stateful or getattr(model, "_is_stateful", False):
-        return f"it keeps state that cannot be rolled back by length ({', '.join(sorted(stateful)) or 'recurrent'})"
+        names = ", ".join(sorted(stateful)) or "recurrent"
+        return f"it keeps state that cannot be rolled back by length ({names})"
+    if getattr(model.config, "final_logit_softcapping", None) is not None:
+        # By name, because small logits are hardly changed by it: ``_check`` would not notice.
+        return "soft-capping of its logits is not supported"
     return None
 
 
@@ -63,8 +69,7 @@ class PlainModel:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self._model = model
-        self._check_head()
-        model.set_attn_implementation(ATTENTION_NAME)
+        self._check()
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """[T] -> [T, H]."""
@@ -89,14 +94,43 @@ class PlainModel:
         logits: Tensor = self._model.get_output_embeddings()(hidden)
         return logits
 
-    def _check_head(self) -> None:
-        """Some families scale or cap logits after the projection; then ``head`` would be silently wrong."""
-        ids = torch.arange(4, device=self._model.device)[None]
-        embedded = self._model.get_input_embeddings()(ids)
-        hidden = self._model.base_model(inputs_embeds=embedded, use_cache=False).last_hidden_state
-        expected = self._model(ids, use_cache=False).logits[0].float()
-        if not torch.allclose(self.head(hidden[0]).float(), expected, rtol=1e-2, atol=1e-2):
+    @torch.inference_mode()
+    def _check(self) -> None:
+        """Hold our logits of a few tokens against the model's own, and switch its attention over.
+
+        Some families scale logits after the projection, or attend in ways of their own: better refused here
+        than silently wrong, or an error in the middle of serving.
+        """
+        name = self._model.config.model_type
+        ids = torch.arange(4, device=self.device)
+        expected = self._model(ids[None], use_cache=False).logits[0]
+        hidden = self._model.base_model(
+            inputs_embeds=self.embed(ids)[None], use_cache=False
+        ).last_hidden_state[0]
+        if not _close(self.head(hidden), expected, 0.01):
             raise UserError(
-                f"model: {self._model.config.model_type!r} does more than project to get its logits; "
+                f"model: {name!r} does more than project to get its logits, scaling perhaps; "
                 "the embedded engine does not support it"
             )
+        self._model.set_attn_implementation(ATTENTION_NAME)
+        try:
+            logits = self._logits_over_slots(ids)
+        except (AttributeError, IndexError, KeyError, RuntimeError) as error:
+            raise UserError(f"model: the embedded engine cannot run {name!r}: {error}") from error
+        if not _close(logits, expected, 0.1):
+            raise UserError(
+                f"model: the embedded engine cannot run {name!r}: its attention is of another kind"
+            )
+
+    def _logits_over_slots(self, ids: Tensor) -> Tensor:
+        cache = SlotCache(
+            self.num_layers, 1, self.num_kv_heads, len(ids), self.head_dim, self.dtype, self.device
+        )
+        layout = build_layout(cache, Tokens(ids, row_ids=[0], starts=[0], query_lens=[len(ids)]), self.device)
+        return self.head(self.layers(self.embed(ids), layout, 0, self.num_layers))
+
+
+def _close(logits: Tensor, expected: Tensor, tolerance: float) -> bool:
+    """Whether the largest difference is below this share of the largest logit; low precision needs some."""
+    difference = (logits.float() - expected.float()).abs().max()
+    return bool(difference <= tolerance * expected.float().abs().max())

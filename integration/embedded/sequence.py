@@ -186,10 +186,10 @@ class Request:
         """A snapshot of the request so far."""
         return RequestOutput(
             request_id=self.request_id,
-            prompt_token_ids=self.prompt_ids,
+            prompt_token_ids=list(self.prompt_ids),
             outputs=[_snapshot(sequence.output) for sequence in self.sequences],
             finished=all(sequence.finished for sequence in self.sequences),
-            prompt_logprobs=self.prompt_logprobs,
+            prompt_logprobs=None if self.prompt_logprobs is None else list(self.prompt_logprobs),
         )
 
 

@@ -26,6 +26,8 @@ def test_greedy_identity(device: torch.device) -> None:
 
 
 def test_seeded_identity(device: torch.device) -> None:
-    params = [SamplingParams(temperature=1, top_p=0.9, seed=seed, max_tokens=16) for seed in range(len(PROMPTS))]
+    params = [
+        SamplingParams(temperature=1, top_p=0.9, seed=seed, max_tokens=16) for seed in range(len(PROMPTS))
+    ]
     plain = run_tokens(make_engine(decoder_on(device, 1)), PROMPTS, params)
     assert run_tokens(make_engine(decoder_on(device, 4), NgramProposer(1, 3)), PROMPTS, params) == plain

@@ -12,13 +12,14 @@ def to(device: torch.device, draft: Draft, sampling: SamplingBatch) -> tuple[Dra
     if probs is not None:
         probs = DraftProbs(probs.rows.to(device), probs.probs.to(device))
     tensors = {
-        name: value.to(device) if isinstance(value, Tensor) else value for name, value in vars(sampling).items()
+        name: value.to(device) if isinstance(value, Tensor) else value
+        for name, value in vars(sampling).items()
     }
     return Draft(draft.token_ids.to(device), draft.lengths.to(device), probs), SamplingBatch(**tensors)
 
 
 def mixed_batch(generator: torch.Generator) -> tuple[Tensor, Draft, SamplingBatch]:
-    """Twelve ragged requests of every kind: greedy, sampled, truncated; point mass and drawn; empty drafts."""
+    """Twelve ragged requests: greedy, sampled, truncated; point mass and drawn; empty drafts."""
     num_requests, width, vocab_size = 12, 4, 50
     lengths = torch.randint(0, width + 1, (num_requests,), generator=generator)
     token_ids = torch.randint(0, vocab_size, (num_requests, width), generator=generator)
@@ -65,7 +66,8 @@ def test_law_of_drawn_drafts(device: torch.device) -> None:
     target = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]])
     draft_law = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]])
     token_ids = torch.stack(
-        [torch.multinomial(draft_law[pos], num_requests, True, generator=generator) for pos in range(width)], 1
+        [torch.multinomial(draft_law[pos], num_requests, True, generator=generator) for pos in range(width)],
+        1,
     )
     draft = Draft(
         token_ids,

@@ -1,4 +1,4 @@
-"""A target that writes a known text, byte by byte, and one that writes random letters: no model, real text."""
+"""A target that writes a known text byte by byte, and one that writes random letters."""
 
 from __future__ import annotations
 

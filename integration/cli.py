@@ -1,0 +1,52 @@
+"""The command line: ``foredraft COMMAND``. Errors of the user leave here as one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from foredraft.integration.cli_config import config_app
+from foredraft.integration.cli_generate import generate
+from foredraft.integration.compare import compare
+from foredraft.integration.errors import UserError
+
+app = typer.Typer(
+    name="foredraft",
+    help="Faster text generation with the same output: guess several tokens cheaply, check them in one pass.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(generate)
+app.command()(compare)
+app.add_typer(config_app, name="config")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"foredraft {version('foredraft')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 2 the user's mistake, 130 interrupted."""
+    try:
+        app()
+    except UserError as error:
+        print("error: " + "; ".join(str(error).splitlines()), file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,129 @@
+"""The configuration: one typed schema behind YAML files, command-line flags and Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from foredraft.integration.config_sections import (
+    STRICT,
+    DraftOptions,
+    EarlyExitOptions,
+    EngineOptions,
+    NgramOptions,
+    SamplingDefaults,
+)
+from foredraft.integration.errors import UserError
+from foredraft.integration.sampling_params import describe
+
+BUILTIN_PROPOSERS = ("none", "ngram", "draft", "early_exit")
+UNAVAILABLE_PROPOSERS = ("draft", "early_exit")
+PROPOSER_GROUP = "foredraft.proposers"
+
+
+class Config(BaseModel):
+    """Everything a run is told.
+
+    Raises:
+        UserError: from the constructor, naming each bad field, its value and what is allowed.
+    """
+
+    model_config = STRICT
+
+    model: str = Field(
+        "smollm2-135m",
+        min_length=1,
+        description="smollm2-135m (built in), a folder, a .gguf file or a Hugging Face id",
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="number format of the model; auto = the fastest the device computes in"
+    )
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N; auto = a GPU if there is one")
+    proposer: str = Field(
+        "ngram", description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin"
+    )
+    num_draft_tokens: int = Field(
+        8,
+        ge=1,
+        le=32,
+        description="tokens drafted per step at most; more pays off only when most are accepted",
+    )
+    verification_rule: Literal["block", "token"] = Field(
+        "block",
+        description="how drawn drafts are judged, both exact; block never accepts less on average",
+    )
+    ngram: NgramOptions = Field(NgramOptions(), description="options of the proposer ngram")
+    draft: DraftOptions = Field(DraftOptions(), description="options of the proposer draft")
+    early_exit: EarlyExitOptions = Field(EarlyExitOptions(), description="options of the proposer early_exit")
+    sampling: SamplingDefaults = Field(
+        SamplingDefaults(), description="sampling of requests that do not say otherwise"
+    )
+    engine: EngineOptions = Field(EngineOptions(), description="sizes and seeds of the engine")
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UserError(describe(error, type(self))) from error
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value):
+            raise ValueError("should be auto, cpu, cuda or cuda:N")
+        return value
+
+    @field_validator("proposer")
+    @classmethod
+    def _known_proposer(cls, value: str) -> str:
+        allowed = allowed_proposers()
+        if value not in allowed:
+            near = get_close_matches(value, allowed, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"should be one of {', '.join(allowed)}{hint}")
+        return value
+
+    @model_validator(mode="after")
+    def _dtype_fits_device(self) -> Config:
+        if self.device == "cpu" and self.dtype == "float16":
+            raise ValueError("dtype: float16 does not run on device cpu; use float32, bfloat16 or auto")
+        return self
+
+
+def allowed_proposers() -> tuple[str, ...]:
+    """The built-in proposers and those that installed packages offer; read without importing torch."""
+    plugins = {point.name for point in entry_points(group=PROPOSER_GROUP)} - set(BUILTIN_PROPOSERS)
+    return (*BUILTIN_PROPOSERS, *sorted(plugins))
+
+
+def check_available(config: Config) -> None:
+    """Refuse what can be configured but not yet built; nothing falls back to another proposer.
+
+    Raises:
+        UserError: the proposer has no implementation yet.
+    """
+    if config.proposer in UNAVAILABLE_PROPOSERS:
+        usable = ", ".join(name for name in allowed_proposers() if name not in UNAVAILABLE_PROPOSERS)
+        raise UserError(f"proposer: {config.proposer} is not available yet; use one of {usable}")
+
+
+def section_model(name: str) -> type[BaseModel] | None:
+    """The schema of a section of ``Config``, ``None`` if ``name`` is no section."""
+    field = Config.model_fields.get(name)
+    annotation = field.annotation if field else None
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def leaf_values(config: Config) -> Iterator[tuple[str, Any]]:
+    """Every option as (dotted name, value), in the order of the schema."""
+    for name in Config.model_fields:
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in type(value).model_fields)
+        else:
+            yield name, value

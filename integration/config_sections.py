@@ -1,0 +1,128 @@
+"""The sections of the configuration: options that belong to one part each.
+
+The description texts are the help of the flags and the comments of ``configs/reference.yaml``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from foredraft.integration.sampling_params import SamplingParams
+
+# Strict: `true` is not the number 1 and "5" is not 5, whichever way a value comes in.
+STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class NgramOptions(BaseModel):
+    """`proposer: ngram`: drafts what followed the same words earlier in the text."""
+
+    model_config = STRICT
+
+    min_n: int = Field(
+        default=1,
+        ge=1,
+        le=32,
+        description="shortest run of tokens that counts as a repeat; lower drafts more often, and worse",
+    )
+    max_n: int = Field(
+        default=5, ge=1, le=32, description="longest run of tokens to look for; the longest match wins"
+    )
+    draft_growth: int = Field(
+        default=2,
+        ge=0,
+        le=32,
+        description="a match of n tokens drafts at most 1 + draft_growth * (n - 1); 0 = no such limit",
+    )
+    shared_store_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=100_000_000,
+        description="tokens of finished requests to remember for later ones; 0 = none",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> NgramOptions:
+        if self.min_n > self.max_n:
+            raise ValueError(f"min_n ({self.min_n}) must not exceed max_n ({self.max_n})")
+        return self
+
+
+class DraftOptions(BaseModel):
+    """`proposer: draft`: a smaller model drafts."""
+
+    model_config = STRICT
+
+    model: str | None = Field(
+        default=None, min_length=1, description="the small model that drafts; named like `model`"
+    )
+
+
+class EarlyExitOptions(BaseModel):
+    """`proposer: early_exit`: the first layers of the model itself draft."""
+
+    model_config = STRICT
+
+    exit_layer: int | None = Field(
+        default=None, ge=1, le=1000, description="draft after this many layers; null = chosen for the model"
+    )
+
+
+class SamplingDefaults(SamplingParams):
+    """Sampling of requests that do not say otherwise. Greedy, so that runs can be compared.
+
+    Raises:
+        ValidationError: from the constructor, so that the faults keep their place in ``Config``.
+    """
+
+    model_config = STRICT
+
+    temperature: float = Field(
+        0.0, ge=0.0, le=100.0, description="0 = always the likeliest token; higher values vary the text more"
+    )
+    max_tokens: int = Field(256, ge=1, description="tokens to generate at most; cut to the room left")
+
+    def __init__(self, /, **values: Any) -> None:
+        BaseModel.__init__(self, **values)
+
+    @field_validator("logit_bias", mode="before")
+    @classmethod
+    def _json_keys_are_texts(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {
+            int(key) if isinstance(key, str) and key.isdecimal() else key: bias for key, bias in value.items()
+        }
+
+
+class EngineOptions(BaseModel):
+    """Sizes and seeds of the engine."""
+
+    model_config = STRICT
+
+    max_num_seqs: int = Field(
+        default=16, ge=1, le=256, description="requests served at the same time; more need more memory"
+    )
+    max_model_len: int | None = Field(
+        default=None,
+        ge=2,
+        le=10_000_000,
+        description="tokens of prompt and output together; null = what the model allows",
+    )
+    prefill_chunk_tokens: int = Field(
+        default=256,
+        ge=1,
+        le=65_536,
+        description="prompt tokens read in one step; smaller keeps running requests responsive",
+    )
+    kv_cache_memory_gb: float = Field(
+        default=4.0, gt=0.0, le=4096.0, description="memory for the attention cache, in GB"
+    )
+    seed: int = Field(
+        default=0, ge=0, lt=2**63, description="where the random numbers of requests without a seed start"
+    )
+    forward: Literal["auto", "fused", "plain"] = Field(
+        default="auto",
+        description="how the model runs: fused = fast, plain = transformers' code, auto = fused if possible",
+    )

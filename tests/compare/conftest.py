@@ -1,0 +1,124 @@
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from foredraft.integration.compare.closed_loop import BlockRun
+from foredraft.integration.compare.plan import ComparePlan, proposer_configs
+from foredraft.integration.compare.prompts import CompareRequest, Prompt
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.build import Target
+from foredraft.integration.embedded.forward import prepare_model
+from foredraft.integration.sampling_params import SamplingParams
+
+VOCAB_SIZE = 97
+MAX_LEN = 256
+
+
+class LetterTokenizer:
+    """One token per letter."""
+
+    chat_template = None
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) % VOCAB_SIZE for letter in text]}
+
+    def decode(self, token_ids: Sequence[int], **_: Any) -> str:
+        return "".join(chr(32 + token) for token in token_ids)
+
+
+@pytest.fixture(scope="session")
+def toy_model() -> LlamaForCausalLM:
+    """A random target; greedy decoding of it soon repeats itself, so n-gram drafts are accepted."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=MAX_LEN,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="session")
+def toy_target(toy_model: LlamaForCausalLM) -> Target:
+    return Target(
+        name="toy",
+        prepared=prepare_model(copy.deepcopy(toy_model)),
+        tokenizer=LetterTokenizer(),
+        eos_ids=frozenset(),
+        vocab_size=VOCAB_SIZE,
+        max_len=MAX_LEN,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+
+
+@pytest.fixture
+def make_plan() -> Callable[..., ComparePlan]:
+    """A small plan over a workload "toy"."""
+
+    def make(proposers: str = "ngram", max_tokens: int = 12, **given: Any) -> ComparePlan:
+        sampling = {"max_tokens": max_tokens}
+        config = Config(dtype="float32", device="cpu", sampling=sampling, ngram={"min_n": 1})
+        values: dict[str, Any] = {"workloads": ("toy",), "batch_sizes": (1,), "temperatures": (0.0,)}
+        return ComparePlan(configs=proposer_configs(config, proposers), **(values | given))
+
+    return make
+
+
+@pytest.fixture
+def toy_prompts() -> dict[str, list[Prompt]]:
+    """Six prompts of different lengths."""
+    texts = ["abcabcab", "xyzzy", "to be or not to be", "q", "the mill by the stream", "hello hello"]
+    tokenizer = LetterTokenizer()
+    return {"toy": [Prompt(text[:3], tokenizer(text)["input_ids"]) for text in texts]}
+
+
+@pytest.fixture
+def make_requests(toy_prompts: dict[str, list[Prompt]]) -> Callable[..., list[CompareRequest]]:
+    """The toy prompts with an output length each."""
+
+    def make(max_tokens: Sequence[int], temperature: float = 0.0) -> list[CompareRequest]:
+        return [
+            CompareRequest(prompt, SamplingParams(temperature=temperature, max_tokens=length, seed=number))
+            for number, (prompt, length) in enumerate(zip(toy_prompts["toy"], max_tokens, strict=True))
+        ]
+
+    return make
+
+
+@pytest.fixture
+def make_run() -> Callable[..., BlockRun]:
+    """A block run with round figures: 100 tokens in ``seconds``."""
+
+    def make(seconds: float, drafted: int = 0, accepted: int = 0, passes: int = 100) -> BlockRun:
+        return BlockRun(
+            seconds=seconds,
+            outputs=[[1] * 100],
+            num_passes=passes,
+            num_drafted_tokens=drafted,
+            num_accepted_tokens=accepted,
+            num_emitted_tokens=100,
+            num_proposer_faults=0,
+            phase_seconds={"propose": 0.1, "forward": 0.6, "sample": 0.2, "total": 1.0},
+        )
+
+    return make
+
+
+@pytest.fixture
+def workload_file(tmp_path: Path) -> Path:
+    """A workload of three prompts."""
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(f'{{"id": "p{n}", "turns": ["abcabcabc{n}"]}}\n' for n in range(3)))
+    return path

@@ -1,0 +1,58 @@
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from foredraft.integration.compare.document import result_document, run_label, write_json
+from foredraft.integration.compare.json_path import check_writable
+from foredraft.integration.embedded.build import Target
+from foredraft.integration.errors import UserError
+
+
+def test_the_document_says_where_the_figures_come_from(
+    toy_target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["/somewhere/foredraft", "compare", "--set", "sampling.stop=[a b]"])
+    started_at = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
+    document = result_document([], toy_target, seed=7, started_at=started_at, interrupted=True)
+    assert json.loads(json.dumps(document)) == document
+    assert document["command"] == "foredraft compare --set 'sampling.stop=[a b]'"
+    assert (document["seed"], document["started_at"]) == (7, "2025-01-02T03:04:05+00:00")
+    assert document["interrupted"] is True
+    environment = document["environment"]
+    assert (environment["model"], environment["dtype"], environment["gpu"]) == ("toy", "float32", None)
+    assert all(environment[name] for name in ("python", "torch", "transformers", "foredraft", "cpu"))
+    assert environment["num_threads"] >= 1
+    label = run_label(toy_target)
+    assert label.startswith("toy, float32, ")
+    assert label.endswith(f"{environment['num_threads']} threads")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write_json(path, {"run": 1})
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"run": float("nan")})
+    assert json.loads(path.read_text()) == {"run": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("name", "match"), [("missing/a.json", "does not exist"), (".", "is a folder")])
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, name: str, match: str) -> None:
+    with pytest.raises(UserError, match=f"--json: .*{match}"):
+        check_writable(tmp_path / name)
+
+
+def test_a_folder_that_is_not_writable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(UserError, match="Permission denied"):
+        check_writable(tmp_path / "a.json")
+
+
+def test_the_writability_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a.json")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,93 @@
+import pytest
+
+from foredraft.integration.compare.plan import (
+    Cell,
+    ComparePlan,
+    parse_batch_sizes,
+    parse_temperatures,
+    proposer_configs,
+    request_params,
+    split_lists,
+)
+from foredraft.integration.config import Config
+from foredraft.integration.errors import UserError
+
+
+def test_the_baseline_always_runs_and_comes_first() -> None:
+    config = Config()
+    assert list(proposer_configs(config, None)) == ["none", "ngram"]
+    assert list(proposer_configs(config, "ngram, ngram")) == ["none", "ngram"]
+    assert list(proposer_configs(config, "ngram,none")) == ["none", "ngram"]
+    assert [one.proposer for one in proposer_configs(config, "ngram").values()] == ["none", "ngram"]
+
+
+def test_each_proposer_keeps_the_rest_of_the_configuration() -> None:
+    config = Config(ngram={"max_n": 7}, sampling={"logit_bias": {5: 1.5}, "stop": ["END"]})
+    for one in proposer_configs(config, "none,ngram").values():
+        assert (one.ngram, one.sampling) == (config.ngram, config.sampling)
+
+
+@pytest.mark.parametrize("text", ["ngrm", "none,,ngram", "", "draft"])
+def test_bad_proposers_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="proposer"):
+        proposer_configs(Config(), text)
+
+
+def test_batch_sizes() -> None:
+    assert parse_batch_sizes("8, 1,8") == (8, 1)
+
+
+@pytest.mark.parametrize("text", ["0", "1,-2", "257", "1.5", "two", "1,,2"])
+def test_bad_batch_sizes_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--batch-sizes"):
+        parse_batch_sizes(text)
+
+
+def test_temperatures() -> None:
+    config = Config(sampling={"temperature": 0.3})
+    assert parse_temperatures(None, config) == (0.3,)
+    assert parse_temperatures("0,0.7", config) == (0.0, 0.7)
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "hot", "101"])
+def test_bad_temperatures_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="temperature"):
+        parse_temperatures(text, Config())
+
+
+def test_workloads_come_as_list_and_repeated() -> None:
+    assert split_lists("--workload", ["chat,copy_heavy", "chat", "mine.jsonl"]) == (
+        "chat",
+        "copy_heavy",
+        "mine.jsonl",
+    )
+
+
+def test_cells_are_every_combination() -> None:
+    configs = proposer_configs(Config(num_draft_tokens=3), None)
+    plan = ComparePlan(configs, ("a", "b"), (1, 8), (0.0, 1.0))
+    cells = plan.cells()
+    assert len(set(cells)) == len(cells) == 8
+    assert cells[:3] == [Cell("a", 1, 0.0), Cell("a", 1, 1.0), Cell("a", 8, 0.0)]
+    assert plan.draft_tokens() == {"none": 0, "ngram": 3}
+
+
+def test_the_seed_of_the_requests_goes_before_that_of_the_engine() -> None:
+    def seed_of(**sections: dict[str, int]) -> int:
+        return ComparePlan(proposer_configs(Config(**sections), None), ("a",), (1,), (0.0,)).seed
+
+    assert seed_of(engine={"seed": 3}) == 3
+    assert seed_of(engine={"seed": 3}, sampling={"seed": 0}) == 0
+
+
+def test_requests_carry_the_configured_sampling() -> None:
+    config = Config(sampling={"top_p": 0.9, "max_tokens": 7, "logit_bias": {5: 1.0}})
+    params = request_params(config, 0.5, seed=11)
+    assert (params.temperature, params.seed, params.top_p, params.max_tokens) == (0.5, 11, 0.9, 7)
+    assert params.logit_bias == {5: 1.0}
+
+
+def test_several_completions_per_prompt_are_refused() -> None:
+    """They would run side by side and exceed the batch size."""
+    with pytest.raises(UserError, match=r"sampling\.n"):
+        request_params(Config(sampling={"n": 2}), 0.0, seed=0)

@@ -1,0 +1,65 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foredraft.integration.chat import chat_prompt_ids
+from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.prompts import Prompt, cell_requests, encode_prompts, load_workloads
+from foredraft.integration.embedded.build import Target
+from foredraft.integration.errors import UserError
+from foredraft.integration.workloads import WorkloadPrompt
+
+
+class ChatTokenizer:
+    chat_template = "{{ messages }}"
+
+    def apply_chat_template(self, messages: list[dict[str, str]], **options: Any) -> list[int]:
+        assert options == {"add_generation_prompt": True, "tokenize": True, "return_dict": False}
+        return [len(message["content"]) for message in messages]
+
+
+def test_messages_go_through_the_chat_template() -> None:
+    messages = [{"role": "system", "content": "ab"}, {"role": "user", "content": "abc"}]
+    assert chat_prompt_ids(ChatTokenizer(), messages) == [2, 3]
+
+
+def test_without_a_template_the_text_is_encoded(toy_target: Target) -> None:
+    assert chat_prompt_ids(toy_target.tokenizer, [{"role": "user", "content": "AB"}]) == [65, 66]
+
+
+def test_the_first_turn_is_the_prompt(toy_target: Target) -> None:
+    prompts = encode_prompts([WorkloadPrompt("p", "c", ("AB", "second"))], toy_target.tokenizer, 10)
+    assert prompts == [Prompt("p", [65, 66])]
+
+
+def test_a_prompt_without_room_to_generate_is_refused(toy_target: Target) -> None:
+    with pytest.raises(UserError, match="'p' has 2 tokens"):
+        encode_prompts([WorkloadPrompt("p", "c", ("AB",))], toy_target.tokenizer, 2)
+
+
+def test_a_model_without_tokenizer_is_refused() -> None:
+    with pytest.raises(UserError, match="no tokenizer"):
+        encode_prompts([], None, 2)
+
+
+def test_every_repeat_has_a_seed_of_its_own(make_plan: Callable[..., ComparePlan]) -> None:
+    plan = make_plan(repeats=2)
+    requests = cell_requests(plan, Cell("toy", 1, 0.5), [Prompt("a", [1]), Prompt("b", [2])])
+    assert [request.prompt.prompt_id for request in requests] == ["a", "b", "a", "b"]
+    assert [request.params.seed for request in requests] == [0, 1, 2, 3]
+    assert {request.params.temperature for request in requests} == {0.5}
+
+
+def test_a_batch_that_can_never_be_full_is_refused(
+    make_plan: Callable[..., ComparePlan], workload_file: Path
+) -> None:
+    def plan(**given: Any) -> ComparePlan:
+        return make_plan(workloads=(str(workload_file),), batch_sizes=(4, 1), **given)
+
+    with pytest.raises(UserError, match="4 needs at least 4 prompts"):
+        load_workloads(plan())
+    assert len(load_workloads(plan(repeats=2))[str(workload_file)]) == 3
+    with pytest.raises(UserError, match="gives 2"):
+        load_workloads(plan(repeats=2, limit=1))
