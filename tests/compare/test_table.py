@@ -35,7 +35,7 @@ def test_one_table_per_workload_and_one_line_per_row(make_run: MakeRun) -> None:
     assert "workload [bold]chat" in text, "names are not markup"
     assert "workload prose" in text
     assert "toy, float32, a [fast] CPU" in text
-    lines = [line.split() for line in text.splitlines() if "ngram" in line]
+    lines = [line.split() for line in text.splitlines() if " ngram " in line]
     assert lines == [["8", "0.7", "5", "ngram", "200.0", "2.00x", "60%", "2.00", "equal"]] * 2
     assert "reading the prompts included" in " ".join(text.split())
 
