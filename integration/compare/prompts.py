@@ -35,18 +35,9 @@ def load_workloads(plan: ComparePlan) -> dict[str, list[WorkloadPrompt]]:
     """The prompts of each workload, before any model is loaded.
 
     Raises:
-        UserError: a workload that cannot be read, or has too few prompts to keep a batch full.
+        UserError: a workload that cannot be read.
     """
-    workloads = {name: load_workload(name, limit=plan.limit) for name in plan.workloads}
-    largest = max(plan.batch_sizes)
-    for name, prompts in workloads.items():
-        num_requests = len(prompts) * plan.repeats
-        if num_requests < largest:
-            raise UserError(
-                f"--batch-sizes: {largest} needs at least {largest} prompts, workload {name!r} gives "
-                f"{num_requests}; raise --repeats or --limit, or lower the batch size"
-            )
-    return workloads
+    return {name: load_workload(name, limit=plan.limit) for name in plan.workloads}
 
 
 def encode_prompts(prompts: Sequence[WorkloadPrompt], tokenizer: Any | None, max_len: int) -> list[Prompt]:
@@ -70,10 +61,11 @@ def encode_prompts(prompts: Sequence[WorkloadPrompt], tokenizer: Any | None, max
 
 
 def cell_requests(plan: ComparePlan, cell: Cell, prompts: Sequence[Prompt]) -> list[CompareRequest]:
-    """Every prompt ``plan.repeats`` times, each time with a seed of its own."""
+    """Every prompt ``plan.repeats`` times, or as often as it takes to fill a batch; each time another seed."""
+    repeats = max(plan.repeats, -(-cell.batch_size // len(prompts)))
     return [
         CompareRequest(
             prompt, request_params(plan.base, cell.temperature, seed=(plan.seed + number) % NUM_SEEDS)
         )
-        for number, prompt in enumerate([*prompts] * plan.repeats)
+        for number, prompt in enumerate([*prompts] * repeats)
     ]

@@ -1,12 +1,11 @@
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foredraft.integration.chat import chat_prompt_ids
 from foredraft.integration.compare.plan import Cell, ComparePlan
-from foredraft.integration.compare.prompts import Prompt, cell_requests, encode_prompts, load_workloads
+from foredraft.integration.compare.prompts import Prompt, cell_requests, encode_prompts
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.workloads import WorkloadPrompt
@@ -52,14 +51,7 @@ def test_every_repeat_has_a_seed_of_its_own(make_plan: Callable[..., ComparePlan
     assert {request.params.temperature for request in requests} == {0.5}
 
 
-def test_a_batch_that_can_never_be_full_is_refused(
-    make_plan: Callable[..., ComparePlan], workload_file: Path
-) -> None:
-    def plan(**given: Any) -> ComparePlan:
-        return make_plan(workloads=(str(workload_file),), batch_sizes=(4, 1), **given)
+def test_few_prompts_are_repeated_until_they_fill_a_batch(make_plan: Callable[..., ComparePlan]) -> None:
+    requests = cell_requests(make_plan(), Cell("toy", 5, 0.0), [Prompt("a", [1]), Prompt("b", [2])])
+    assert [request.prompt.prompt_id for request in requests] == ["a", "b", "a", "b", "a", "b"]
 
-    with pytest.raises(UserError, match="4 needs at least 4 prompts"):
-        load_workloads(plan())
-    assert len(load_workloads(plan(repeats=2))[str(workload_file)]) == 3
-    with pytest.raises(UserError, match="gives 2"):
-        load_workloads(plan(repeats=2, limit=1))
