@@ -41,7 +41,7 @@ Temperatures = Annotated[
     typer.Option(metavar="LIST", help="Several in one run, such as 0,0.8. Default: that of --temperature."),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Prompts per workload at most.", metavar="PROMPTS")]
-Repeats = Annotated[int, typer.Option(min=1, help="How often each prompt is served at least.", metavar="TIMES")]
+Repeats = Annotated[int, typer.Option(min=1, help="How often each prompt is served.", metavar="TIMES")]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the result to this file.", metavar="FILE")
 ]

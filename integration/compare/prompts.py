@@ -61,7 +61,7 @@ def encode_prompts(prompts: Sequence[WorkloadPrompt], tokenizer: Any | None, max
 
 
 def cell_requests(plan: ComparePlan, cell: Cell, prompts: Sequence[Prompt]) -> list[CompareRequest]:
-    """Every prompt ``plan.repeats`` times, or as often as it takes to fill a batch; each time another seed."""
+    """Every prompt ``plan.repeats`` times, or as often as fills a batch; each time another seed."""
     repeats = max(plan.repeats, -(-cell.batch_size // len(prompts)))
     return [
         CompareRequest(

@@ -64,7 +64,6 @@ def test_a_run_prints_and_writes_its_result(loads: list[Config], workload_file: 
         (["--proposers", "ngrm"], "did you mean ngram"),
         (["--proposers", "none,draft"], "not available"),
         (["--workload", "no_such_workload"], "no_such_workload"),
-        (["--workload", "chat", "--limit", "2", "--batch-sizes", "8"], "--batch-sizes"),
         (["--temperatures", "cold"], "--temperatures"),
         (["--temperature", "-1"], "temperature"),
         (["--json", "no/such/folder/out.json"], "--json"),
