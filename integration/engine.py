@@ -121,8 +121,10 @@ class Engine(ABC):
     ) -> list[RequestOutput]:
         """Serve all prompts and return their finished outputs, in order.
 
+        If this fails or is interrupted, none of them stays behind in the engine.
+
         Raises:
-            UserError: one of them can never be served; then none is.
+            UserError: one of them can never be served.
         """
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
         # Never an id twice, and the same ids on an equal engine: without a seed, a request's random stream
@@ -133,9 +135,9 @@ class Engine(ABC):
         try:
             for request_id, prompt, one in zip(ids, prompts, each, strict=True):
                 self.add_request(request_id, prompt, one)
-        except ValueError:
+            finished = {output.request_id: output for output in self.stream(ids) if output.finished}
+        except BaseException:
             for request_id in ids:
                 self.abort(request_id)
             raise
-        finished = {output.request_id: output for output in self.stream(ids) if output.finished}
         return [finished[request_id] for request_id in ids]

@@ -21,9 +21,9 @@ class NgramProposer(Proposer):
     Args:
         min_n: shortest suffix looked up, in tokens. Lower drafts more often, and more often wrongly.
         max_n: longest, at most 32. Each size costs time and memory.
-        draft_growth: how far a match is trusted: one of n tokens drafts at most 1 + draft_growth * (n - 1), one
-            of max_n tokens as many as allowed. 0 = every match drafts as many as allowed. Replayed on greedy
-            output of the built-in model, one matched token is right in 1 of 5 drafts, five in 9 of 10.
+        draft_growth: how far a match is trusted: one of n tokens drafts at most 1 + draft_growth * (n - 1),
+            one of max_n tokens as many as allowed. 0 = every match drafts as many as allowed. Replayed on
+            greedy output of the built-in model, one matched token is right in 1 of 5 drafts, five in 9 of 10.
         shared_store_tokens: outputs of finished requests to keep for requests that find nothing in
             themselves, in tokens; 0 = none. Leave it off where one user must not learn, by the speed of an
             answer, what another was answered.

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-CHUNK_ENTRIES = 2**20
-"""4 MiB of float32."""
+CACHE_ENTRIES = 2**20
+"""4 MiB of float32: the copies a pass makes of this much stay in a CPU's cache."""
+MEMORY_ENTRIES = 2**26
+"""256 MiB of float32: elsewhere only memory is bounded, because small chunks would leave a GPU idle."""
 
 
 def num_blocks(vocab_size: int, size: int) -> int:
@@ -51,8 +53,9 @@ def block_entries(values: Tensor, blocks: Tensor, size: int, missing: float) -> 
 
 
 def row_chunks(values: Tensor) -> list[slice]:
-    """Cuts the rows of ``values`` [N, V] so that a pass over one chunk stays in the cache."""
-    step = max(1, CHUNK_ENTRIES // values.shape[1])
+    """Cuts the rows of ``values`` [N, V] into chunks to work out one after the other."""
+    entries = CACHE_ENTRIES if values.device.type == "cpu" else MEMORY_ENTRIES
+    step = max(1, entries // values.shape[1])
     return [slice(start, start + step) for start in range(0, len(values), step)]
 
 

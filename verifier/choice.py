@@ -11,17 +11,19 @@ from foredraft.verifier.blocks import block_entries, block_max, block_sum, num_b
 from foredraft.verifier.draft import PADDING
 from foredraft.verifier.random import Purpose, uniforms
 
+FAN_OUT = 64
+
 
 def categorical(
     weights: Tensor, request_keys: Tensor, positions: Tensor, offsets: Tensor, purpose: Purpose
 ) -> Tensor:
     """Draw a token per row with probability proportional to its weight.
 
-    Two-level Gumbel-max: the vocabulary is cut into about sqrt(V) blocks, a block is picked by its sum, then
-    a token of that block. This takes about 2 sqrt(V) noises a row instead of V. With the noise fixed, weights
-    that move by epsilon change the token with probability about epsilon (walking up the cumulative sum in
-    vocabulary order would multiply that by the number of likely tokens before it), so a seeded output
-    survives the rounding of another batch size.
+    Gumbel-max down a tree: the vocabulary is cut into blocks of ``FAN_OUT`` tokens, those into blocks of
+    blocks; a branch is picked by its sum, level by level. This takes about 150 noises a row instead of V.
+    With the noise fixed, weights that move by epsilon change the token with probability about epsilon
+    (walking up the cumulative sum in vocabulary order would multiply that by the number of likely tokens
+    before it), so a seeded output survives the rounding of another batch size.
 
     Args:
         weights: [N, V], nonnegative, not necessarily normalised.
@@ -37,19 +39,28 @@ def categorical(
 def categorical_noise(
     vocab_size: int, request_keys: Tensor, positions: Tensor, offsets: Tensor, purpose: Purpose
 ) -> Tensor:
-    """The uniforms ``pick_tokens`` needs for N rows: [N, block size + number of blocks] float64."""
-    size = block_size(vocab_size)
-    return uniforms(request_keys, positions, offsets, purpose, size + num_blocks(vocab_size, size))
+    """The uniforms ``pick_tokens`` needs for N rows: [N, number of noises] float64."""
+    return uniforms(request_keys, positions, offsets, purpose, num_noises(vocab_size))
+
+
+def num_noises(width: int) -> int:
+    """Noises to pick one of ``width`` entries."""
+    return width if width <= 2 * FAN_OUT else FAN_OUT + num_noises(num_blocks(width, FAN_OUT))
 
 
 def pick_tokens(weights: Tensor, noise: Tensor) -> Tensor:
     """``categorical`` with its noise already drawn."""
-    size = block_size(weights.shape[1])
-    blocks = _pick(block_sum(weights, size), noise[:, size:])
-    entries, ids = block_entries(weights, blocks, size, missing=0.0)
-    chosen = _pick(entries, noise[:, :size])
-    positive = entries.gather(1, chosen) > 0
-    return torch.where(positive, ids.gather(1, chosen), PADDING).squeeze(1)
+    chosen = _descend(weights, noise).clamp(max=weights.shape[1] - 1)
+    return torch.where(weights.gather(1, chosen) > 0, chosen, PADDING).squeeze(1)
+
+
+def _descend(weights: Tensor, noise: Tensor) -> Tensor:
+    """Index of the picked entry of each row, [N, 1]; the first noises belong to the lowest level."""
+    if weights.shape[1] <= 2 * FAN_OUT:
+        return _pick(weights, noise)
+    block = _descend(block_sum(weights, FAN_OUT), noise[:, FAN_OUT:])
+    entries, ids = block_entries(weights, block, FAN_OUT, missing=0.0)
+    return ids.gather(1, _pick(entries, noise[:, :FAN_OUT]))
 
 
 def greedy_tokens(logits: Tensor) -> Tensor:
@@ -58,17 +69,11 @@ def greedy_tokens(logits: Tensor) -> Tensor:
     ``PADDING`` for a row in which every token is forbidden.
     """
     # In two levels because the block maxima are vectorised and a plain argmax is not: 10 times as fast.
-    size = block_size(logits.shape[1])
-    blocks = block_max(logits, size).argmax(1, keepdim=True)
-    entries, ids = block_entries(logits, blocks, size, missing=-math.inf)
+    blocks = block_max(logits, FAN_OUT).argmax(1, keepdim=True)
+    entries, ids = block_entries(logits, blocks, FAN_OUT, missing=-math.inf)
     chosen = entries.argmax(1, keepdim=True)
     possible = entries.gather(1, chosen) > -math.inf
     return torch.where(possible, ids.gather(1, chosen), PADDING).squeeze(1)
-
-
-def block_size(vocab_size: int) -> int:
-    """The power of two nearest to sqrt(V)."""
-    return 1 << round(math.log2(vocab_size) / 2)
 
 
 def _pick(weights: Tensor, noise: Tensor) -> Tensor:

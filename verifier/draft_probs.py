@@ -13,7 +13,7 @@ def drafted_token_probs(probs: DraftProbs, entries: Tensor, token_ids: Tensor) -
 
     Args:
         entries: [R] int64, which entries of ``probs.rows``.
-        token_ids: [R, K] int64; padding gives a meaningless value.
+        token_ids: [R, K] int64; what stands past a draft's length gives a meaningless value.
 
     Returns:
         [R, K] float32.
@@ -22,8 +22,7 @@ def drafted_token_probs(probs: DraftProbs, entries: Tensor, token_ids: Tensor) -
         place = torch.arange(token_ids.shape[1], device=token_ids.device)
         return probs.probs[entries[:, None], place, token_ids.clamp(min=0)]
     support = probs.support_ids if probs.support_ids.dim() == 1 else probs.support_ids[entries]
-    # Selected, not multiplied: what lies beyond a draft's length may be NaN.
-    return probs.probs[entries].masked_fill_(support != token_ids[:, :, None], 0.0).sum(2)
+    return (probs.probs[entries] * (support == token_ids[:, :, None])).sum(2)
 
 
 def subtract_draft_probs(weights: Tensor, probs: DraftProbs, entries: Tensor, offset: Tensor) -> None:

@@ -63,7 +63,7 @@ def _block_rule(drawn: DrawnRows) -> tuple[Tensor, Tensor]:
     running = running_products(ratios(drawn))
     passed = _accept_noise(drawn) <= block_acceptance(drawn, running)
     length = torch.arange(1, passed.shape[1] + 1, device=passed.device)
-    accepted = torch.where(passed & (length <= drawn.lengths[:, None]), length, 0).amax(1)
+    accepted = torch.where(passed, length, 0).amax(1)
     return accepted, running.gather(1, accepted[:, None]).squeeze(1)
 
 
@@ -98,7 +98,7 @@ def running_products(ratio: Tensor) -> Tensor:
 
 
 def block_acceptance(drawn: DrawnRows, running: Tensor) -> Tensor:
-    """h_1 ... h_K, [R, K] float64, from c_0 ... c_K. The last drafted token has h = c."""
+    """h_1 ... h_K, [R, K] float64, from c_0 ... c_K. The last drafted token has h = c; 0 past the length."""
     acceptance = running[:, 1:].clone()
     for offset in range(1, acceptance.shape[1]):
         # Where c is 0, h is too, and the target's logits there may be NaN.

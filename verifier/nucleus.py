@@ -40,9 +40,18 @@ def keep_nucleus(weights: Tensor, top_p: Tensor) -> None:
 
 def zero_below(weights: Tensor, threshold: Tensor) -> None:
     """Zero the weights [N, V] below their row's ``threshold`` [N], in place."""
-    # A float mask: on the CPU, comparing into bool and multiplying by it takes three times as long.
-    kept = torch.empty_like(weights)
-    weights.mul_(torch.ge(weights, threshold[:, None], out=kept))
+    weights.mul_(_at_least(weights, threshold))
+
+
+def _at_least(weights: Tensor, threshold: Tensor) -> Tensor:
+    """1 where a weight reaches its row's threshold, else 0."""
+    # A float mask: on the CPU, comparing into bool and working with it takes three times as long.
+    return torch.ge(weights, threshold[:, None], out=torch.empty_like(weights))
+
+
+def _between(weights: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """1 where low <= weight < high, else 0; low <= high."""
+    return _at_least(weights, low).sub_(_at_least(weights, high))
 
 
 def _keep_few(weights: Tensor, target: Tensor, wanted: Tensor) -> Tensor:
@@ -56,15 +65,16 @@ def _keep_few(weights: Tensor, target: Tensor, wanted: Tensor) -> Tensor:
         kept = torch.where(_before(values) < target[rows, None], values, 0.0)
         # A token as likely as the last one found may have been left out.
         clear = torch.where(kept > 0, kept, math.inf).amin(1) > values[:, -1]
-        weights[rows[clear]] = torch.zeros_like(chosen).scatter_(1, ids, kept)[clear]
-        settled[rows[clear]] = True
+        rows = rows[clear]
+        weights[rows] = 0.0
+        weights[rows[:, None], ids[clear]] = kept[clear]
+        settled[rows] = True
     return settled
 
 
 def _keep_by_bracket(weights: Tensor, top_p: Tensor, target: Tensor) -> None:
     low, high = _bracket(weights, top_p, target)
-    inside = (weights >= low[:, None]) & (weights < high[:, None])
-    row, token = inside.nonzero().unbind(1)
+    row, token = _between(weights, low, high).nonzero().unbind(1)
     slot = _slot(row, len(weights))
     edge = weights.new_zeros(len(weights), int(slot.max()) + 1 if len(slot) else 0)
     edge[row, slot] = weights[row, token]
@@ -83,7 +93,7 @@ def _bracket(weights: Tensor, top_p: Tensor, target: Tensor) -> tuple[Tensor, Te
     for _ in range(HALVINGS):
         middle = (low * high).sqrt()
         torch.mul(weights, (1 / middle)[:, None], out=scaled)
-        mass = F.threshold_(scaled, 1.0, 0.0).sum(1) * middle
+        mass = F.threshold(scaled, 1.0, 0.0, inplace=True).sum(1) * middle
         low = torch.where(mass > target * (1 + ROUNDING), middle * (1 - ROUNDING), low)
         high = torch.where(mass < target * (1 - ROUNDING), middle * (1 + ROUNDING), high)
     return low, high

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from foredraft.verifier.blocks import row_chunks, total_mass
 from foredraft.verifier.choice import greedy_tokens
+from foredraft.verifier.draft import PADDING
 from foredraft.verifier.nucleus import keep_nucleus, zero_below
 from foredraft.verifier.rows import MIN_TEMPERATURE, RowSampling, select_rows
 from foredraft.verifier.top_tokens import by_id_within_ties, top_tokens
@@ -25,19 +26,21 @@ def target_probs(logits: Tensor, rows: RowSampling) -> Tensor:
     greedy row is a one-hot.
 
     Args:
-        logits: [N, V] float32; not modified.
+        logits: [N, V] any float dtype; not modified.
 
     Returns:
         [N, V] float32, rows sum to 1; NaN in a row that forbids every token.
     """
+    logits = logits.float()
     probs = torch.empty_like(logits)
     for chunk in row_chunks(logits):
         probs[chunk] = target_weights(logits[chunk], rows.select(chunk))
     _normalise(probs, rows.truncated())
     greedy = (rows.temperature < MIN_TEMPERATURE).nonzero().squeeze(1)
     if len(greedy):
+        tokens = greedy_tokens(logits[greedy])
         probs[greedy] = 0.0
-        probs[greedy, greedy_tokens(logits[greedy])] = 1.0
+        probs[greedy, tokens] = torch.where(tokens == PADDING, math.nan, 1.0)
     return probs
 
 

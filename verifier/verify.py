@@ -37,7 +37,8 @@ def verify(target_logits: Tensor, draft: Draft, sampling: SamplingBatch, rule: R
 
     Greedy requests keep drafts while they equal the target's likeliest token. A point-mass request (or an
     empty draft) keeps them while they equal the target's own token, drawn with noise that depends on request
-    and position alone: it emits the same tokens for any draft. A drawn request is judged by ``rule``.
+    and position alone: it emits the same tokens for any draft. A drawn request is judged by ``rule``; for the
+    same seed it repeats its tokens only if the draft lengths repeat.
 
     Args:
         target_logits: [N, V] any float dtype, N = sum(lengths + 1); not modified. Request b owns
@@ -70,9 +71,14 @@ def _check(target_logits: Tensor, draft: Draft, sampling: SamplingBatch, rule: s
         ("sampling.temperature", sampling.temperature),
         ("sampling.request_keys", sampling.request_keys),
         ("sampling.block_starts", sampling.block_starts),
+        ("sampling.controls", sampling.controls),
     ):
-        if len(values) != batch_size:
+        if values is not None and len(values) != batch_size:
             raise ValueError(f"{name} has {len(values)} rows, draft.lengths has {batch_size}")
+    mask = sampling.allowed_mask
+    if mask is not None and mask.shape != target_logits.shape:
+        shapes = f"{tuple(mask.shape)}, target_logits has {tuple(target_logits.shape)}"
+        raise ValueError(f"sampling.allowed_mask has shape {shapes}")
     if draft.probs is not None:
         _check_probs(draft.probs, draft.token_ids.shape[1], target_logits.shape[1])
 

@@ -14,7 +14,9 @@ from foredraft.proposers.decoder import Tokens
 class SlotDecoder:
     """See ``proposers.decoder.Decoder``. ``prepared`` may be shared between decoders, a cache may not."""
 
-    def __init__(self, prepared: ForwardPass, num_rows: int, capacity: int, max_len: int, vocab_size: int) -> None:
+    def __init__(
+        self, prepared: ForwardPass, num_rows: int, capacity: int, max_len: int, vocab_size: int
+    ) -> None:
         self.prepared = prepared
         self.num_rows = num_rows
         self.capacity = capacity

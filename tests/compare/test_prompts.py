@@ -54,4 +54,3 @@ def test_every_repeat_has_a_seed_of_its_own(make_plan: Callable[..., ComparePlan
 def test_few_prompts_are_repeated_until_they_fill_a_batch(make_plan: Callable[..., ComparePlan]) -> None:
     requests = cell_requests(make_plan(), Cell("toy", 5, 0.0), [Prompt("a", [1]), Prompt("b", [2])])
     assert [request.prompt.prompt_id for request in requests] == ["a", "b", "a", "b", "a", "b"]
-

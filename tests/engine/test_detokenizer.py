@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from letters import TOKENIZER
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from foredraft.integration.embedded.detokenizer import INCOMPLETE, Detokenizer
@@ -66,3 +68,16 @@ def test_text_before_half_a_character_does_not_wait() -> None:
 def test_half_a_character_at_the_end_becomes_a_replacement(cut: int) -> None:
     data = "a😀".encode()[:-cut]
     assert pushed(ids_of(data), [1, 1, 1])[-1] == INCOMPLETE
+
+
+@given(st.lists(st.integers(0, 3), max_size=10), SIZES)
+def test_spaces_that_a_token_loses_when_decoded_alone(ids: list[int], sizes: list[int]) -> None:
+    """Word tokenizers drop the space of the first token they decode; special tokens do not count as one."""
+    words = Tokenizer(models.WordLevel({"▁new": 0, "▁york": 1, "er": 2, "<s>": 3}, unk_token="<s>"))
+    words.decoder = decoders.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>")
+    detokenizer, pieces, begin = Detokenizer(tokenizer, skip_special_tokens=True), [], 0
+    for size in [*sizes, len(ids)]:
+        pieces.append(detokenizer.push(ids[begin : begin + size]))
+        begin += size
+    assert "".join(pieces) + detokenizer.flush() == tokenizer.decode(ids, skip_special_tokens=True)

@@ -60,7 +60,7 @@ FAMILIES = {
     "qwen3, query and key norm, own head size": lambda: build("Qwen3", head_dim=32),
     "mistral": lambda: build("Mistral", sliding_window=None),
     "mistral, sliding window": lambda: build("Mistral", sliding_window=7),
-    "gpt2": lambda: build("GPT2", n_embd=64, n_layer=3, n_head=4, n_positions=256),
+    "gpt2": lambda: build("GPT2", num_key_value_heads=4, n_embd=64, n_layer=3, n_head=4, n_positions=256),
 }
 FUSED = [name for name in FAMILIES if name not in ("mistral, sliding window", "gpt2")]
 BOTH = [(name, "plain") for name in FAMILIES] + [(name, "fused") for name in FUSED]
@@ -196,12 +196,13 @@ def test_two_engines_on_one_prepared_model() -> None:
 WEAK = {"initializer_range": 0.02}  # small logits, which capping and scaling hardly change
 UNSUPPORTED = {
     "mamba": (lambda: build("Mamba"), "attention cannot be replaced"),
-    "recurrent_gemma": (
-        lambda: build("RecurrentGemma", attention_window_size=8),
-        "attention cannot be replaced",
-    ),
-    "minimax": (lambda: build("MiniMax"), "state that cannot be rolled back .*linear_attention"),
+    "recurrent_gemma": (lambda: build("RecurrentGemma"), r"state that cannot .*recurrent"),
+    "minimax": (lambda: build("MiniMax"), r"state that cannot be rolled back .*linear_attention"),
     "gemma2": (lambda: build("Gemma2", head_dim=16, **WEAK), "soft-capping"),
+    "gemma2, logits alone": (
+        lambda: build("Gemma2", head_dim=16, attn_logit_softcapping=None, **WEAK),
+        "soft-capping of its logits",
+    ),
     "gemma2, attention alone": (
         lambda: build("Gemma2", head_dim=16, final_logit_softcapping=None, **WEAK),
         "soft-capping",
@@ -233,7 +234,7 @@ def test_capping_and_scaling_that_are_off_do_not_matter() -> None:
 
 @pytest.mark.parametrize("family", ["mistral, sliding window", "gpt2"])
 def test_fused_says_why_not(family: str) -> None:
-    with pytest.raises(UserError, match="'fused' cannot run this model: .*use 'plain'"):
+    with pytest.raises(UserError, match=r"'fused' cannot run this model: .*use 'plain'"):
         prepare_model(FAMILIES[family](), "fused")
 
 

@@ -38,13 +38,13 @@ TARGET = random_table(1)
 TARGET[:, 6] = -math.inf  # never generated
 DRAFT = random_table(2)
 CONTROLS = {
-    "temperature": SamplingParams(temperature=0.5),
     "top-p at a temperature": SamplingParams(temperature=0.5, top_p=0.8),
     "top-k": SamplingParams(top_k=3),
     "min-p": SamplingParams(min_p=0.2),
     "penalties": SamplingParams(presence_penalty=0.7, frequency_penalty=0.4, repetition_penalty=1.3),
-    "bias": SamplingParams(logit_bias={0: 1.5, 4: -2.0}, temperature=0.8),
-    "allowed tokens": SamplingParams(allowed_token_ids=[0, 1, 3, 6]),
+    "bias and allowed tokens": SamplingParams(
+        logit_bias={0: 1.5, 4: -2.0}, allowed_token_ids=[0, 1, 3, 4, 6], temperature=0.8
+    ),
 }
 
 

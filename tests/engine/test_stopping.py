@@ -103,6 +103,13 @@ def test_the_earliest_of_several_stops_counts(make: Callable[..., EmbeddedEngine
     assert (output.text, output.stop_reason) == ("bcdé€", "fgh")
 
 
+def test_of_two_stops_completed_by_one_token_the_one_that_began_first_counts(
+    make: Callable[..., EmbeddedEngine],
+) -> None:
+    output = only(make(), greedy(stop=["gh", "fgh", "h"]))
+    assert (output.text, output.stop_reason) == ("bcdé€", "fgh")
+
+
 def test_what_might_become_a_stop_text_is_shown_once_it_did_not(make: Callable[..., EmbeddedEngine]) -> None:
     output = only(make(), greedy(stop="cdX", max_tokens=3))
     assert (output.text, output.finish_reason) == ("bcd", "length")

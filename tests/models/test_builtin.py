@@ -11,9 +11,11 @@ import time
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.models import builtin
@@ -44,6 +46,17 @@ def test_full_disk_is_noticed_before_the_work(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1000))
     with pytest.raises(OSError, match="No space left"):
         convert(tmp_path / "absent.gguf", tmp_path)
+
+
+def test_disk_that_fills_up_during_the_writing_is_a_user_error(tmp_path: Path) -> None:
+    """safetensors raises an error of its own, no OSError, so it must be caught by its own name."""
+
+    def fail(folder: Path) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    tokenizer = SimpleNamespace(save_pretrained=lambda folder: None)
+    with pytest.raises(UserError, match=r"No space left on device .*; set FOREDRAFT_CACHE"):
+        builtin._write(tokenizer, SimpleNamespace(save_pretrained=fail), tmp_path)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

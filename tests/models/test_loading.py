@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_folder_is_loaded_ready_to_serve(toys: Path, name: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_dtype_is_the_one_asked_for(toys: Path, dtype: torch.dtype) -> None:
     assert {parameter.dtype for parameter in load(toys / "plain", dtype).model.parameters()} == {dtype}
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collector_is_left_as_it_was(toys: Path, tmp_path: Path, enabled: bool) -> None:
+    """Also after a refusal: a server without it would grow for ever."""
+    try:
+        (gc.enable if enabled else gc.disable)()
+        load(toys / "plain")
+        after_loading = gc.isenabled()
+        refusal(tmp_path)
+        assert (after_loading, gc.isenabled()) == (enabled, enabled)
+    finally:
+        gc.enable()
 
 
 def test_loading_is_silent(toys: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from foredraft.integration.embedded.decoder import SlotDecoder
-from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import Decoder, DraftContext, Proposer, Tokens
 from foredraft.proposers.base import Outcome, ReleaseReason

