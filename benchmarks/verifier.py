@@ -46,13 +46,14 @@ class Case:
 
 CASES = (
     Case("greedy, point mass", temperature=0.0),
-    Case("temperature, point mass"),
+    Case("temperature 1, point mass"),
+    Case("temperature 0.8, point mass", temperature=0.8),
     Case("top-k 50, point mass", top_k=50),
     Case("top-p 0.95, point mass", top_p=0.95),
     Case("top-p 0.95 at temperature 0.5", temperature=0.5, top_p=0.95),
     Case("top-k 50 + top-p 0.95, point mass", top_k=50, top_p=0.95),
-    Case("temperature, drawn, block rule", drawn=True),
-    Case("temperature, drawn, token rule", drawn=True, rule="token"),
+    Case("temperature 0.8, drawn, block rule", temperature=0.8, drawn=True),
+    Case("temperature 0.8, drawn, token rule", temperature=0.8, drawn=True, rule="token"),
 )
 
 

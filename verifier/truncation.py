@@ -63,13 +63,16 @@ def target_weights(logits: Tensor, rows: RowSampling) -> Tensor:
 
 
 def _scaled(logits: Tensor, rows: RowSampling) -> Tensor:
+    """The logits over the temperature; the logits themselves where every temperature is 1."""
+    if bool((rows.temperature == 1).all()):
+        return logits
     return logits / rows.temperature.clamp(min=MIN_TEMPERATURE)[:, None]
 
 
 def _dense_weights(logits: Tensor, rows: RowSampling) -> Tensor:
     scaled = _scaled(logits, rows)
     if rows.top_k is not None:
-        scaled.masked_fill_(logits < _kth_logit(logits, rows.top_k), -math.inf)
+        scaled = scaled.masked_fill(logits < _kth_logit(logits, rows.top_k), -math.inf)
     weights = torch.softmax(scaled, dim=-1)
     if rows.min_p is not None:
         zero_below(weights, rows.min_p * weights.amax(-1))
