@@ -9,7 +9,7 @@ import platform
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
@@ -60,6 +60,13 @@ def print_json(benchmark: str, settings: Mapping[str, object], results: object) 
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": version("transformers"),
-        "foredraft": version("foredraft"),
+        "foredraft": _own_version(),
     }
     print(json.dumps({"benchmark": benchmark, **settings, "environment": environment, "results": results}))
+
+
+def _own_version() -> str:
+    try:
+        return version("foredraft")
+    except PackageNotFoundError:
+        return "not installed, run from a checkout"

@@ -53,3 +53,7 @@ def main() -> None:
         sys.exit(130)
     finally:
         gc.freeze()  # else the interpreter, ending, searches all of torch for garbage: most of a second
+
+
+if __name__ == "__main__":
+    main()

@@ -64,14 +64,23 @@ def _read_prompt(prompt: str | None, file: Path | None) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--file: cannot read {str(file)!r}: {error}") from None
     elif prompt is None or prompt == "-":
-        if sys.stdin.isatty():
-            raise UserError("prompt: give one as argument, with --file, or pipe it in")
-        text = sys.stdin.read()
+        text = _read_stdin()
     else:
         text = prompt
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise UserError("prompt: is not valid text in UTF-8")
     if not text.strip():
         raise UserError("prompt: is empty, at least one token is needed")
     return text
+
+
+def _read_stdin() -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UserError("prompt: give one as argument, with --file, or pipe it in")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"prompt: what was piped in is not valid UTF-8: {error}") from None
 
 
 def _engine(config: Config) -> EmbeddedEngine:
@@ -107,7 +116,7 @@ def _run(engine: EmbeddedEngine, *, stream: bool) -> RequestOutput:
 def _as_json(output: RequestOutput, config: Config, seconds: float) -> dict[str, Any]:
     completions = [_completion(completion, output, config) for completion in output.outputs]
     num_tokens = sum(len(completion.token_ids) for completion in output.outputs)
-    document = completions[0] | {
+    document: dict[str, Any] = completions[0] | {
         "time": {"seconds": round(seconds, 4), "tokens_per_s": round(num_tokens / seconds, 2)},
         "prompt_token_ids": output.prompt_token_ids,
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -126,7 +127,13 @@ class Engine(ABC):
         Raises:
             UserError: one of them can never be served.
         """
+        if isinstance(prompts, str):
+            raise UserError("prompts: needs a list of prompts, got a single text")
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
+        if len(each) != len(prompts):
+            raise UserError(
+                f"params: one for all or one per prompt; got {len(each)} for {len(prompts)} prompts"
+            )
         # Never an id twice, and the same ids on an equal engine: without a seed, a request's random stream
         # hangs on its id.
         first = self._num_generated

@@ -23,6 +23,8 @@ def checked_prompt(
         if tokenizer is None:
             raise UserError("prompt: this model has no tokenizer, give token ids instead of text")
         token_ids = list(tokenizer(prompt)["input_ids"])
+    elif not isinstance(prompt, Iterable):
+        raise UserError(f"prompt: needs a text or a list of token ids, got {prompt!r}")
     else:
         token_ids = [_whole_number(token) for token in prompt]
     if not token_ids:

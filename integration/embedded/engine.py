@@ -89,6 +89,10 @@ class EmbeddedEngine(Engine):
 
     def add_request(self, request_id: str, prompt: str | List[int], params: SamplingParams) -> None:
         """See ``Engine.add_request``."""
+        if not isinstance(request_id, str):
+            raise UserError(f"request_id: needs a text, got {request_id!r}")
+        if not isinstance(params, SamplingParams):
+            raise UserError(f"params: needs SamplingParams, got {params!r}")
         if request_id in self._requests:
             raise UserError(f"request_id: {request_id!r} is in use; ids must differ while a request runs")
         vocab_size = self.decoder.vocab_size

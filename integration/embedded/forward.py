@@ -8,7 +8,11 @@ import torch
 from torch import Tensor
 
 from foredraft.integration.embedded.attention import Layout
-from foredraft.integration.embedded.fused_model import FusedModel, why_not_fused
+from foredraft.integration.embedded.fused_model import (
+    FusedModel,
+    why_not_fused,
+    why_unsupported_positions,
+)
 from foredraft.integration.errors import UserError
 
 
@@ -47,6 +51,9 @@ def prepare_model(model: Any, forward: str = "auto") -> ForwardPass:
         # Its layers are gone or their attention is replaced: preparing again would give an empty model.
         raise ValueError("the model was prepared before; share what prepare_model returned then")
     model.foredraft_prepared = True
+    reason = why_unsupported_positions(model.config)
+    if reason is not None:
+        raise UserError(_cannot(model, reason))
     reason = why_not_fused(model)
     if forward == "fused" and reason is not None:
         raise UserError(f"engine.forward: 'fused' cannot run this model: {reason}; use 'plain' or 'auto'")
@@ -56,5 +63,9 @@ def prepare_model(model: Any, forward: str = "auto") -> ForwardPass:
 
     reason = why_not_plain(model)
     if reason is not None:
-        raise UserError(f"model: the embedded engine cannot run {model.config.model_type!r}: {reason}")
+        raise UserError(_cannot(model, reason))
     return PlainModel(model)
+
+
+def _cannot(model: Any, reason: str) -> str:
+    return f"model: the embedded engine cannot run {model.config.model_type!r}: {reason}"

@@ -19,6 +19,16 @@ from foredraft.integration.embedded.linear import Linear, make_linear
 FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
+def why_unsupported_positions(config: Any) -> str | None:
+    """Why positions of this model cannot be computed for a mixed batch, or ``None``.
+
+    LongRoPE picks one table by the longest sequence of a pass: what shares the pass would change the tokens.
+    """
+    rope = getattr(config, "rope_parameters", None) or {}
+    kinds = {rope.get("rope_type")} | {one.get("rope_type") for one in rope.values() if isinstance(one, dict)}
+    return "its position embedding (longrope) depends on the whole batch" if "longrope" in kinds else None
+
+
 def why_not_fused(model: Any) -> str | None:
     """The reason a transformers model cannot take the fused path, or ``None``."""
     config = model.config

@@ -43,13 +43,13 @@ AttentionInterface.register(ATTENTION_NAME, _attention)
 
 def why_not_plain(model: Any) -> str | None:
     """The reason a transformers model cannot run over cache slots, or ``None``."""
-    if not getattr(model, "_supports_attention_backend", False):
-        return "its attention cannot be replaced (no attention backend support in transformers)"
     kinds = set(getattr(model.config, "layer_types", None) or ())
     stateful = kinds - {"full_attention", "sliding_attention"}
     if stateful or getattr(model, "_is_stateful", False):
         names = ", ".join(sorted(stateful)) or "recurrent"
         return f"it keeps state that cannot be rolled back by length ({names})"
+    if not getattr(model, "_supports_attention_backend", False):
+        return "its attention cannot be replaced (no attention backend support in transformers)"
     if getattr(model.config, "final_logit_softcapping", None) is not None:
         # By name, because small logits are hardly changed by it: ``_check`` would not notice.
         return "soft-capping of its logits is not supported"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,9 +29,8 @@ class SlotCache:
         device: torch.device,
     ) -> None:
         shape = (num_layers, num_slots, num_kv_heads, capacity, head_dim)
-        # Zeros, not empty: masked positions are multiplied by 0, and 0 * NaN left in fresh memory is NaN.
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.keys = _zeros(shape, dtype, device)
+        self.values = _zeros(shape, dtype, device)
         self.num_slots = num_slots
         self.num_kv_heads = num_kv_heads
         self.capacity = capacity
@@ -74,3 +75,15 @@ class SlotCache:
     def bytes_per_position(num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
         """Memory of one position of one slot, keys and values of all layers."""
         return 2 * num_layers * num_kv_heads * head_dim * dtype.itemsize
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros, not empty: masked positions are multiplied by 0, and 0 * NaN left in old memory is NaN.
+
+    On a CPU they come from calloc, so that memory is taken page by page as it is written; ``torch.zeros``
+    writes all of it at once, seconds and gigabytes that a short run never needs.
+    """
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    raw = np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)
+    return torch.from_numpy(raw).view(dtype).view(shape)

@@ -127,8 +127,14 @@ def test_generate_serves_all_or_none() -> None:
     engine = small_engine()
     with pytest.raises(UserError):
         engine.generate([[1], []], GREEDY)
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(UserError, match="got 1 for 2 prompts"):
         engine.generate([[1], [2]], [GREEDY])
+    with pytest.raises(UserError, match="single text"):
+        engine.generate("hello", GREEDY)
+    with pytest.raises(UserError, match="list of token ids, got 1"):
+        engine.generate([1, 2], GREEDY)  # type: ignore[list-item]
+    with pytest.raises(UserError, match="needs SamplingParams"):
+        engine.add_request("r", [1], {"temperature": 0})  # type: ignore[arg-type]
     engine.step()
     assert not engine.has_unfinished_requests()
     assert engine.metrics.num_steps == 0
