@@ -131,7 +131,7 @@ def _as_json(output: RequestOutput, config: Config, seconds: float) -> dict[str,
 
 def _completion(completion: CompletionOutput, output: RequestOutput, config: Config) -> dict[str, Any]:
     stats = completion.speculation
-    document = {
+    document: dict[str, Any] = {
         "text": completion.text,
         "token_ids": completion.token_ids,
         "finish_reason": completion.finish_reason,
