@@ -13,16 +13,13 @@ Prints a table, and one line of JSON last.
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import os
-import platform
 import random
 import statistics
 import time
 import tracemalloc
 
 import torch
+from paired import median_interval, print_json
 
 from foredraft.proposers import DraftContext
 from foredraft.proposers.ngram import NgramProposer
@@ -58,16 +55,6 @@ class Run:
         for row in self._tokens:
             row.append(self._rng.randrange(VOCAB_SIZE))
         return self.propose_us()
-
-
-def median_interval(values: list[float]) -> dict[str, float]:
-    """Median with its 95 % interval: ranks n/2 -+ 1.96 sqrt(n)/2 of the sorted values."""
-    ordered = sorted(values)
-    half_width = 1.96 * math.sqrt(len(ordered)) / 2
-    low = max(0, math.floor(len(ordered) / 2 - half_width))
-    high = min(len(ordered) - 1, math.ceil(len(ordered) / 2 + half_width))
-    interval = {"median": statistics.median(ordered), "low": ordered[low], "high": ordered[high]}
-    return {name: round(value, 3) for name, value in interval.items()}
 
 
 def measure_steps(sizes: tuple[int, int], blocks: int, steps: int) -> dict[int, dict[str, float]]:
@@ -136,15 +123,13 @@ def main() -> None:
     torch.set_num_threads(1)
     steps = measure_steps(sizes, args.blocks, args.steps)
     result: dict[str, object] = {
-        "benchmark": "ngram_propose",
-        "settings": vars(args) | {"vocab_size": VOCAB_SIZE, "num_draft_tokens": NUM_DRAFT_TOKENS},
-        "machine": {"cpus": os.cpu_count(), "arch": platform.machine(), "python": platform.python_version()},
         "step_us_per_request": steps,
         "index": measure_index(sizes, repeats=9),
         "batch": measure_batch(sizes, args.batch_size, steps=30),
     }
     print_table(result, steps)
-    print(json.dumps(result))
+    settings = vars(args) | {"vocab_size": VOCAB_SIZE, "num_draft_tokens": NUM_DRAFT_TOKENS}
+    print_json("ngram_propose", settings, result)
 
 
 if __name__ == "__main__":

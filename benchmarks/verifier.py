@@ -15,15 +15,13 @@ Prints a table, and one line of JSON last.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from paired import median_ratio, print_json
 from torch import Tensor
 
 from foredraft.verifier import Draft, DraftProbs, Rule, SamplingBatch, verify
@@ -74,7 +72,7 @@ def main() -> None:
             results.append(result)
             interval = f"{result['low']:.2f} - {result['high']:.2f}"
             print(f"{logits_name:8} {case.name:36} {result['ratio']:6.2f}  {interval:14} {result['ms']:7.2f}")
-    print(json.dumps({"benchmark": "verifier", **vars(options), **machine(), "results": results}))
+    print_json("verifier", vars(options), results)
 
 
 def steps(
@@ -119,12 +117,11 @@ def compare(step: Callable[[], object], baseline: Callable[[], object], num_bloc
     """Median ratio of step to baseline with its 95 % interval, and the step's median time."""
     step(), baseline()
     pairs = [(median_ms(step), median_ms(baseline)) for _ in range(num_blocks)]
-    ratios = sorted(step_ms / baseline_ms for step_ms, baseline_ms in pairs)
-    low, high = median_interval(num_blocks)
+    interval = median_ratio([step_ms for step_ms, _ in pairs], [baseline_ms for _, baseline_ms in pairs])
     return {
-        "ratio": round(statistics.median(ratios), 3),
-        "low": round(ratios[low], 3),
-        "high": round(ratios[high], 3),
+        "ratio": round(interval["median"], 3),
+        "low": round(interval["low"], 3),
+        "high": round(interval["high"], 3),
         "ms": round(statistics.median(step_ms for step_ms, _ in pairs), 3),
     }
 
@@ -136,22 +133,6 @@ def median_ms(call: Callable[[], object]) -> float:
         call()
         times.append((time.perf_counter_ns() - begin) / 1e6)
     return statistics.median(times)
-
-
-def median_interval(count: int) -> tuple[int, int]:
-    """Indices of the order statistics that hold the median with probability of about 95 %."""
-    margin = 0.98 * count**0.5
-    return max(0, int(count / 2 - margin)), min(count - 1, int(count / 2 + margin))
-
-
-def machine() -> dict[str, object]:
-    return {
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "processor": platform.machine(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
 
 
 if __name__ == "__main__":
