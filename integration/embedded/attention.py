@@ -7,7 +7,8 @@ A long query (a prefill chunk) goes alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +42,7 @@ class Layout:
 
     Attributes:
         positions: [T].
+        places: [T], slot * capacity + position.
         flat_index: [T * kv heads], where keys and values are written.
         gather: [P] token of each padded query, group after group; ``None`` when that is 0..T-1.
         scatter: [T] padded query of each token; ``None`` likewise.
@@ -48,11 +50,30 @@ class Layout:
 
     cache: SlotCache
     positions: Tensor
+    places: Tensor
     flat_index: Tensor
     groups: list[Group]
     gather: Tensor | None
     scatter: Tensor | None
     masks: dict[tuple[int, int | None, torch.dtype], Tensor] = field(default_factory=dict)
+
+    def following(self) -> Layout:
+        """The layout of one token more for each row, right behind; for a layout of one token per row.
+
+        Worked out on the device alone: a GPU that drafts waits for nothing, and the drafting loop can be
+        captured as a graph.
+        """
+        groups = [
+            replace(group, kv_len=group.kv_len + 1, positions=group.positions + 1) for group in self.groups
+        ]
+        return replace(
+            self,
+            positions=self.positions + 1,
+            places=self.places + 1,
+            flat_index=self.flat_index + 1,
+            groups=groups,
+            masks={},
+        )
 
 
 def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layout:
@@ -79,21 +100,27 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
                 last=tokens.row_ids[rows[-1]],
                 width=width,
                 kv_len=max(starts[row] + counts[row] for row in rows),
-                positions=torch.tensor(positions, device=device),
+                positions=to_device(positions, device),
             )
         )
     in_order = gather == list(range(len(scatter)))
     slots = [slot for slot, count in zip(tokens.row_ids, counts, strict=True) for _ in range(count)]
     flat = [start + offset for start, count in zip(starts, counts, strict=True) for offset in range(count)]
-    token_positions = torch.tensor(flat, device=device)
+    token_slots, token_positions = to_device(slots, device), to_device(flat, device)
     return Layout(
         cache=cache,
         positions=token_positions,
-        flat_index=cache.flat_index(torch.tensor(slots, device=device), token_positions),
+        places=token_slots * cache.capacity + token_positions,
+        flat_index=cache.flat_index(token_slots, token_positions),
         groups=groups,
-        gather=None if in_order else torch.tensor(gather, device=device),
-        scatter=None if in_order else torch.tensor(scatter, device=device),
+        gather=None if in_order else to_device(gather, device),
+        scatter=None if in_order else to_device(scatter, device),
     )
+
+
+def to_device(values: Sequence[Any], device: torch.device) -> Tensor:
+    """An int64 tensor, without waiting for the device."""
+    return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def _adjacent_rows(slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> list[list[int]]:

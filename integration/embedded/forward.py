@@ -22,6 +22,7 @@ class ForwardPass(Protocol):
     num_layers: int
     num_kv_heads: int
     head_dim: int
+    hidden_size: int
     device: torch.device
     dtype: torch.dtype
 

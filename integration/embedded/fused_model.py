@@ -1,4 +1,4 @@
-"""The fast forward pass of Llama-shaped models: projections fused and packed, no module overhead.
+"""The fast forward pass of Llama-shaped layers: projections fused and packed, no module overhead.
 
 Held against the plain path (``plain_model``) in tests. Everything here is a function of ragged tokens:
 hidden states are [T, H], whatever rows they belong to.
@@ -55,11 +55,15 @@ class FusedLayer:
     down: Linear
 
 
-class FusedModel:
-    """Takes the weights out of a transformers model and leaves its layers empty."""
+class FusedLayers:
+    """Decoder layers and the norm behind them. Takes the weights out of a transformers decoder.
 
-    def __init__(self, model: Any) -> None:
-        config, decoder = model.config, model.model
+    Args:
+        config: transformers' config of the layers.
+        decoder: has ``layers``, which are left empty, ``norm`` and ``rotary_emb``.
+    """
+
+    def __init__(self, config: Any, decoder: Any) -> None:
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.num_kv_heads: int = config.num_key_value_heads
@@ -67,19 +71,13 @@ class FusedModel:
         self.eps: float = config.rms_norm_eps
         self.scale: float = decoder.layers[0].self_attn.scaling
         self._rotary = decoder.rotary_emb
-        self._embedding: Tensor = decoder.embed_tokens.weight
-        self.device, self.dtype = self._embedding.device, self._embedding.dtype
         self._final_norm: Tensor = decoder.norm.weight
-        self._head = make_linear(model.lm_head.weight, model.lm_head.bias)
+        self.device, self.dtype = self._final_norm.device, self._final_norm.dtype
         self._layers = []
         while decoder.layers:
             # One layer at a time, so that the weights are never held twice.
             self._layers.append(_fuse(decoder.layers[0]))
             decoder.layers = nn.ModuleList(decoder.layers[1:])
-
-    def embed(self, token_ids: Tensor) -> Tensor:
-        """[T] -> [T, H]."""
-        return F.embedding(token_ids, self._embedding)
 
     def layers(self, hidden: Tensor, layout: Layout, first: int, last: int) -> Tensor:
         """Layers [first, last), then the final norm if the last one is among them."""
@@ -88,10 +86,6 @@ class FusedModel:
         for index in range(first, last):
             hidden = self._layer(self._layers[index], index, hidden, layout, cos, sin)
         return self._norm(hidden, self._final_norm) if last == self.num_layers else hidden
-
-    def head(self, hidden: Tensor) -> Tensor:
-        """[N, H] -> [N, V]."""
-        return self._head(hidden)
 
     def _layer(
         self, layer: FusedLayer, index: int, hidden: Tensor, layout: Layout, cos: Tensor, sin: Tensor
@@ -112,6 +106,24 @@ class FusedModel:
 
     def _norm(self, hidden: Tensor, weight: Tensor | None) -> Tensor:
         return F.rms_norm(hidden, hidden.shape[-1:], weight, self.eps)
+
+
+class FusedModel(FusedLayers):
+    """A whole transformers model: the layers between its embedding and its head."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model.config, model.model)
+        self.hidden_size: int = model.config.hidden_size
+        self._embedding: Tensor = model.model.embed_tokens.weight
+        self._head = make_linear(model.lm_head.weight, model.lm_head.bias)
+
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """[T] -> [T, H]."""
+        return F.embedding(token_ids, self._embedding)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[N, H] -> [N, V]."""
+        return self._head(hidden)
 
 
 def _signed(sin: Tensor) -> Tensor:

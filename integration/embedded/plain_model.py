@@ -66,6 +66,7 @@ class PlainModel:
         self.head_dim: int = (
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
+        self.hidden_size: int = config.hidden_size
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self._model = model

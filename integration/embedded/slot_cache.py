@@ -29,8 +29,8 @@ class SlotCache:
         device: torch.device,
     ) -> None:
         shape = (num_layers, num_slots, num_kv_heads, capacity, head_dim)
-        self.keys = _zeros(shape, dtype, device)
-        self.values = _zeros(shape, dtype, device)
+        self.keys = zeros(shape, dtype, device)
+        self.values = zeros(shape, dtype, device)
         self.num_slots = num_slots
         self.num_kv_heads = num_kv_heads
         self.capacity = capacity
@@ -77,8 +77,8 @@ class SlotCache:
         return 2 * num_layers * num_kv_heads * head_dim * dtype.itemsize
 
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros, not empty: masked positions are multiplied by 0, and 0 * NaN left in old memory is NaN.
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros to be overwritten place by place. Not empty: masked positions are multiplied by 0, and 0 * NaN left in old memory is NaN.
 
     On a CPU they come from calloc, so that memory is taken page by page as it is written; ``torch.zeros``
     writes all of it at once, seconds and gigabytes that a short run never needs.

@@ -1,0 +1,104 @@
+"""The file of a trained draft: a few layers that live on their target's embedding and head.
+
+One safetensors file. Its metadata say which target it was trained for; on another one it would only guess
+badly, without any error, so loading checks that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from foredraft.integration.errors import UserError
+
+FORMAT = "1"
+DRAFT_FILE = "draft.safetensors"
+HEAD_IDS = "head_ids"
+HEAD_WEIGHT = "head.weight"
+
+
+@dataclass(frozen=True)
+class DraftFile:
+    """What is in the file.
+
+    Attributes:
+        kind: "draft".
+        target: name of the target it was trained for.
+        target_fingerprint: ``fingerprint`` of that target.
+        reads_states: whether it reads the target's last hidden states beside the token ids.
+        layers_config: transformers' config of its layers; ``num_hidden_layers`` says how many.
+        tensors: weights, named as in ``train.student.Student``; ``head.weight`` [S, H] only where the
+            target's head is not its embedding.
+        head_ids: [S] int64, strictly increasing: the tokens it can draft.
+    """
+
+    kind: str
+    target: str
+    target_fingerprint: str
+    reads_states: bool
+    layers_config: dict[str, Any]
+    tensors: dict[str, Tensor]
+    head_ids: Tensor
+
+
+def write_draft_file(path: Path, draft: DraftFile) -> None:
+    """Write ``path`` whole or not at all.
+
+    Raises:
+        UserError: it cannot be written; the disk is full perhaps.
+    """
+    metadata = {
+        "format": FORMAT,
+        "kind": draft.kind,
+        "target": draft.target,
+        "target_fingerprint": draft.target_fingerprint,
+        "reads_states": json.dumps(draft.reads_states),
+        "config": json.dumps(draft.layers_config, sort_keys=True),
+    }
+    tensors = {name: tensor.contiguous() for name, tensor in draft.tensors.items()}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file(tensors | {HEAD_IDS: draft.head_ids}, temporary, metadata)
+        temporary.replace(path)
+    except (OSError, SafetensorError) as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"{path} cannot be written: {error}") from error
+
+
+def is_draft_file(path: Path) -> bool:
+    """Whether ``path`` is a trained draft, or a folder that holds one."""
+    return (path / DRAFT_FILE).is_file() or path.suffix == ".safetensors"
+
+
+def read_draft_file(path: Path) -> DraftFile:
+    """The trained draft of a file or of a folder that holds one.
+
+    Raises:
+        UserError: no such file, damaged, or of another kind.
+    """
+    path = path / DRAFT_FILE if path.is_dir() else path
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"draft.model: {path} cannot be read: {error}") from None
+    if metadata.get("format") != FORMAT or HEAD_IDS not in tensors:
+        raise UserError(f"draft.model: {path} is not a draft that `foredraft train` wrote (format {FORMAT})")
+    head_ids = tensors.pop(HEAD_IDS)
+    return DraftFile(
+        kind=metadata["kind"],
+        target=metadata["target"],
+        target_fingerprint=metadata["target_fingerprint"],
+        reads_states=json.loads(metadata["reads_states"]),
+        layers_config=json.loads(metadata["config"]),
+        tensors=tensors,
+        head_ids=head_ids,
+    )
