@@ -50,7 +50,7 @@ def generate(
     output = _run(engine, stream=not as_json)
     seconds = time.perf_counter() - started
     if as_json:
-        print(json.dumps(_as_json(output, loaded.config, seconds)))
+        print(json.dumps(_as_json(output, engine.num_draft_tokens, loaded.config, seconds)))
     else:
         print(_summary(output, loaded.config, seconds), file=sys.stderr)
 
@@ -113,8 +113,8 @@ def _run(engine: EmbeddedEngine, *, stream: bool) -> RequestOutput:
     return output
 
 
-def _as_json(output: RequestOutput, config: Config, seconds: float) -> dict[str, Any]:
-    completions = [_completion(completion, output, config) for completion in output.outputs]
+def _as_json(output: RequestOutput, num_draft_tokens: int, config: Config, seconds: float) -> dict[str, Any]:
+    completions = [_completion(completion, output, num_draft_tokens, config) for completion in output.outputs]
     num_tokens = sum(len(completion.token_ids) for completion in output.outputs)
     document: dict[str, Any] = completions[0] | {
         "time": {"seconds": round(seconds, 4), "tokens_per_s": round(num_tokens / seconds, 2)},
@@ -129,7 +129,9 @@ def _as_json(output: RequestOutput, config: Config, seconds: float) -> dict[str,
     return document
 
 
-def _completion(completion: CompletionOutput, output: RequestOutput, config: Config) -> dict[str, Any]:
+def _completion(
+    completion: CompletionOutput, output: RequestOutput, num_draft_tokens: int, config: Config
+) -> dict[str, Any]:
     stats = completion.speculation
     document: dict[str, Any] = {
         "text": completion.text,
@@ -143,7 +145,7 @@ def _completion(completion: CompletionOutput, output: RequestOutput, config: Con
         },
         "speculation": {
             "proposer": config.proposer,
-            "num_draft_tokens": config.num_draft_tokens,
+            "num_draft_tokens": num_draft_tokens,
             "target_passes": stats.num_steps,
             "drafted_tokens": stats.num_drafted_tokens,
             "accepted_tokens": stats.num_accepted_tokens,

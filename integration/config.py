@@ -22,7 +22,7 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import describe
 
 BUILTIN_PROPOSERS = ("none", "ngram", "draft", "early_exit")
-UNAVAILABLE_PROPOSERS = ("draft", "early_exit")
+UNAVAILABLE_PROPOSERS = ("early_exit",)
 PROPOSER_GROUP = "foredraft.proposers"
 
 
@@ -47,11 +47,12 @@ class Config(BaseModel):
     proposer: str = Field(
         "ngram", description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin"
     )
-    num_draft_tokens: int = Field(
-        8,
+    num_draft_tokens: int | None = Field(
+        None,
         ge=1,
         le=32,
-        description="tokens drafted per step at most; more pays off only when most are accepted",
+        description="tokens drafted per step at most; more pays off only when most are accepted; "
+        "null = what suits the proposer",
     )
     verification_rule: Literal["block", "token"] = Field(
         "block",

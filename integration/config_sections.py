@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from foredraft.integration.sampling_params import SamplingParams
 
 # Strict: `true` is not the number 1 and "5" is not 5, whichever way a value comes in.
+DEVICE_PATTERN = r"^(auto|cpu|cuda(:[0-9]{1,3})?)$"
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
@@ -55,7 +56,25 @@ class DraftOptions(BaseModel):
     model_config = STRICT
 
     model: str | None = Field(
-        default=None, min_length=1, description="the small model that drafts; named like `model`"
+        default=None,
+        min_length=1,
+        description="what drafts: a small model, named like `model`, or what `foredraft train draft` wrote; "
+        "null = the one that comes with foredraft for the built-in model",
+    )
+    device: str | None = Field(
+        default=None,
+        pattern=DEVICE_PATTERN,
+        description="where the draft runs: auto, cpu, cuda or cuda:N; null = beside the model",
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = Field(
+        default=None,
+        description="number format of the draft; changes its speed, never the output; null = the model's",
+    )
+    min_confidence: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="stop drafting where the draft gives its likeliest token less than this; 0 = never",
     )
 
 

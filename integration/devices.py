@@ -14,15 +14,24 @@ def resolve_device(config: Config) -> torch.device:
     Raises:
         UserError: a GPU is asked for that is not there.
     """
+    return named_device(config.device, "device")
+
+
+def named_device(asked: str, option: str) -> torch.device:
+    """The device that an option of the configuration asks for.
+
+    Raises:
+        UserError: a GPU is asked for that is not there.
+    """
     num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if config.device == "auto":
+    if asked == "auto":
         return torch.device("cuda:0" if num_gpus else "cpu")
-    if config.device == "cpu":
+    if asked == "cpu":
         return torch.device("cpu")
-    index = int(config.device.partition(":")[2] or 0)
+    index = int(asked.partition(":")[2] or 0)
     if index >= num_gpus:
         found = f"{num_gpus} found" if num_gpus else "no GPU that this PyTorch can use"
-        raise UserError(f"device: {config.device} is not there ({found}); use auto or cpu")
+        raise UserError(f"{option}: {asked} is not there ({found}); use auto or cpu")
     return torch.device("cuda", index)
 
 
@@ -32,11 +41,20 @@ def resolve_dtype(config: Config, device: torch.device) -> torch.dtype:
     Raises:
         UserError: float16 on a CPU, where ``device: auto`` led.
     """
-    if config.dtype == "auto":
+    return named_dtype(config.dtype, device, "dtype")
+
+
+def named_dtype(asked: str, device: torch.device, option: str) -> torch.dtype:
+    """The dtype that an option of the configuration asks for.
+
+    Raises:
+        UserError: float16 on a CPU.
+    """
+    if asked == "auto":
         return _fastest_dtype(device)
-    dtype: torch.dtype = getattr(torch, config.dtype)
+    dtype: torch.dtype = getattr(torch, asked)
     if device.type == "cpu" and dtype == torch.float16:
-        raise UserError("dtype: float16 does not run on device cpu; use float32, bfloat16 or auto")
+        raise UserError(f"{option}: float16 does not run on device cpu; use float32, bfloat16 or auto")
     return dtype
 
 

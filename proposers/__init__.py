@@ -30,8 +30,14 @@ def _ngram() -> type[Proposer]:
     return NgramProposer
 
 
+def _draft() -> type[Proposer]:
+    from foredraft.proposers.draft_model import DraftModelProposer
+
+    return DraftModelProposer
+
+
 # Each import happens when its proposer is chosen, so that what one of them needs is no burden on the others.
-_BUILT_IN: dict[str, Callable[[], type[Proposer]]] = {"ngram": _ngram}
+_BUILT_IN: dict[str, Callable[[], type[Proposer]]] = {"ngram": _ngram, "draft": _draft}
 
 
 def proposer_names() -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from foredraft.proposers.decoder import HiddenStates
 from foredraft.verifier import Draft, SamplingBatch
 
 ReleaseReason = Literal["finished", "aborted", "preempted"]
@@ -22,12 +23,16 @@ class DraftContext:
             lists: read, never write, and keep no reference past the call.
         max_draft_tokens: how many tokens each request may draft now; 0 = none.
         sampling: the state the draft should sample with.
+        cache_rows: [B], the target's cache row of each request; no two running requests share one.
+        hidden_states: for a proposer that sets ``needs_hidden_states``, else ``None``.
     """
 
     request_ids: Sequence[str]
     token_ids: Sequence[Sequence[int]]
     max_draft_tokens: Sequence[int]
     sampling: SamplingBatch
+    cache_rows: Sequence[int] = ()
+    hidden_states: HiddenStates | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,9 @@ class Proposer(ABC):
     without a draft, counts the fault and logs it once. State is kept per request id, from the first
     ``propose`` that names the request until ``release``.
     """
+
+    needs_hidden_states: bool = False
+    """Whether the engine is to keep the target's hidden states for ``DraftContext.hidden_states``."""
 
     @abstractmethod
     def propose(self, context: DraftContext) -> Draft:

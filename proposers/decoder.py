@@ -27,6 +27,17 @@ class Tokens:
     query_lens: Sequence[int]
 
 
+class HiddenStates(Protocol):
+    """The target's last hidden states, after its final norm, of every committed token but the newest."""
+
+    def read(self, rows: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> Tensor:
+        """States of positions [start, start + count) of each cache row, row after row: [sum of counts, H].
+
+        Position -1 stands before the text: zeros. The newest token's state does not exist yet.
+        """
+        ...
+
+
 class Decoder(Protocol):
     """A causal decoder over cache rows.
 
@@ -35,6 +46,8 @@ class Decoder(Protocol):
         capacity: positions per row.
         max_len: longest sequence the model itself can take.
         device: where its tensors live.
+        vocab_size: it reads token ids below this.
+        hidden_states: the last hidden states of what it has read, ``None`` where they are not kept.
     """
 
     num_rows: int
@@ -43,9 +56,14 @@ class Decoder(Protocol):
     device: torch.device
     num_layers: int
     vocab_size: int
+    hidden_states: HiddenStates | None
 
     def forward(
-        self, tokens: Tokens, layers: tuple[int, int] | None = None, hidden: Tensor | None = None
+        self,
+        tokens: Tokens,
+        layers: tuple[int, int] | None = None,
+        hidden: Tensor | None = None,
+        states: Tensor | None = None,
     ) -> Tensor:
         """Run layers [a, b) (all, by default) and return the hidden states, [T, H].
 
@@ -59,7 +77,7 @@ class Decoder(Protocol):
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Vocabulary projection: [N, H] -> logits [N, V]."""
+        """Vocabulary projection: [N, H] -> logits [N, V], or [N, S] where a draft knows only S tokens."""
         ...
 
     def valid_len(self, row: int) -> int:

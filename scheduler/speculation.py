@@ -9,7 +9,13 @@ from foredraft.proposers import Outcome
 
 
 class DraftLengthController(ABC):
-    """Chooses draft lengths before a step and learns from it afterwards."""
+    """Chooses draft lengths before a step and learns from it afterwards.
+
+    Attributes:
+        max_draft_tokens: the largest length it chooses.
+    """
+
+    max_draft_tokens: int
 
     @abstractmethod
     def draft_lengths(self, rooms: Sequence[int]) -> list[int]:
@@ -34,10 +40,10 @@ class FixedDraftLength(DraftLengthController):
     def __init__(self, num_draft_tokens: int) -> None:
         if type(num_draft_tokens) is not int or num_draft_tokens < 0:
             raise ValueError(f"num_draft_tokens must be a whole number, 0 or more, got {num_draft_tokens!r}")
-        self._num_draft_tokens = num_draft_tokens
+        self.max_draft_tokens = num_draft_tokens
 
     def draft_lengths(self, rooms: Sequence[int]) -> list[int]:
-        return [min(self._num_draft_tokens, max(room, 0)) for room in rooms]
+        return [min(self.max_draft_tokens, max(room, 0)) for room in rooms]
 
     def observe(self, outcomes: Sequence[Outcome], step_time_s: float) -> None:
         """A fixed length learns nothing."""

@@ -18,11 +18,13 @@ class BlockRun:
 
     Attributes:
         seconds: wall time from the first request in to the last one out, prompts included.
+        num_draft_tokens: how many the engine drafts per step at most.
         outputs: tokens of each request, in the order of the block.
         num_passes: target passes that yielded tokens, summed over the requests.
         phase_seconds: the engine's own times, per phase of ``EngineMetrics``.
     """
 
+    num_draft_tokens: int
     seconds: float
     outputs: list[list[int]]
     num_passes: int
@@ -46,6 +48,7 @@ def run_block(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_
     seconds = time.perf_counter() - started
     after = engine.metrics
     return BlockRun(
+        num_draft_tokens=engine.num_draft_tokens,
         seconds=seconds,
         outputs=[completion.token_ids for completion in completions],
         num_passes=sum(completion.speculation.num_steps for completion in completions),

@@ -103,7 +103,7 @@ def _run(plan: ComparePlan, json_file: Path | None) -> bool:
             blocks.append(block)
     except KeyboardInterrupt:
         interrupted = True
-    rows = result_rows(blocks, plan.draft_tokens())
+    rows = result_rows(blocks)
     print_results(rows, run_label(target), Console())
     if json_file is not None and rows:
         document = result_document(rows, target, plan.seed, started_at, interrupted=interrupted)

@@ -27,8 +27,8 @@ class MeasuredBlock:
     Attributes:
         prompt_ids: names of the prompts, one per request.
         runs: per proposer.
-        differences: per proposer one entry per request, ``None`` where the output equals the baseline's;
-            ``None`` for the proposer where equal tokens are not promised.
+        differences: per proposer, in the order of the plan, one entry per request, ``None`` where the output
+            equals the baseline's; ``None`` for the proposer where equal tokens are not promised.
     """
 
     cell: Cell

@@ -53,12 +53,6 @@ class ComparePlan:
         own = self.base.sampling.seed
         return self.base.engine.seed if own is None else own
 
-    def draft_tokens(self) -> dict[str, int]:
-        """How many tokens each proposer may draft per step."""
-        return {
-            name: 0 if name == BASELINE else config.num_draft_tokens for name, config in self.configs.items()
-        }
-
     def cells(self) -> list[Cell]:
         """Every condition, workload by workload."""
         return [

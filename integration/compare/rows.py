@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -62,19 +62,15 @@ class ResultRow:
         return asdict(self)
 
 
-def result_rows(blocks: Sequence[MeasuredBlock], draft_tokens: Mapping[str, int]) -> list[ResultRow]:
-    """Rows in the order of the cells, within a cell in the order of ``draft_tokens``.
-
-    Args:
-        draft_tokens: per proposer, how many tokens it drafts at most.
-    """
+def result_rows(blocks: Sequence[MeasuredBlock]) -> list[ResultRow]:
+    """Rows in the order of the cells, within a cell in the order of the proposers."""
     by_cell: dict[Cell, list[MeasuredBlock]] = {}
     for block in blocks:
         by_cell.setdefault(block.cell, []).append(block)
     return [
-        _row(name, num_draft_tokens, cell, cell_blocks)
+        _row(name, cell, cell_blocks)
         for cell, cell_blocks in by_cell.items()
-        for name, num_draft_tokens in draft_tokens.items()
+        for name in cell_blocks[0].differences
     ]
 
 
@@ -94,7 +90,7 @@ def time_split(runs: Sequence[BlockRun]) -> dict[str, float] | None:
     return shares | {"rest": 1 - sum(shares.values())}
 
 
-def _row(name: str, num_draft_tokens: int, cell: Cell, blocks: Sequence[MeasuredBlock]) -> ResultRow:
+def _row(name: str, cell: Cell, blocks: Sequence[MeasuredBlock]) -> ResultRow:
     runs = [block.runs[name] for block in blocks]
     seconds = sum(run.seconds for run in runs)
     drafted = sum(run.num_drafted_tokens for run in runs)
@@ -106,7 +102,7 @@ def _row(name: str, num_draft_tokens: int, cell: Cell, blocks: Sequence[Measured
         workload=cell.workload,
         batch_size=cell.batch_size,
         temperature=cell.temperature,
-        num_draft_tokens=num_draft_tokens,
+        num_draft_tokens=runs[0].num_draft_tokens,
         tokens_per_s=emitted / seconds,
         speedup=paired_speedup(runs, [block.runs[BASELINE] for block in blocks]),
         acceptance_rate=accepted / drafted if drafted else None,

@@ -33,7 +33,7 @@ def run_comparison(
     checker = OutputChecker(
         engines[BASELINE].decoder,
         target.dtype,
-        plan.base.num_draft_tokens,
+        max(engine.num_draft_tokens for engine in engines.values()),
         plan.base.engine.prefill_chunk_tokens,
     )
     with _progress(len(engines) * sum(map(len, requests.values()))) as advance:

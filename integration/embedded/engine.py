@@ -85,6 +85,11 @@ class EmbeddedEngine(Engine):
         self._changed: dict[str, Request] = {}
         self._logged_faults: set[str] = set()
 
+    @property
+    def num_draft_tokens(self) -> int:
+        """Tokens drafted per request and step at most."""
+        return self.controller.max_draft_tokens if self.proposer is not None else 0
+
     # ---- requests in and out
 
     def add_request(self, request_id: str, prompt: str | List[int], params: SamplingParams) -> None:
@@ -211,6 +216,8 @@ class EmbeddedEngine(Engine):
                 token_ids=[row.sequence.token_ids for row in rows],
                 max_draft_tokens=allowed,
                 sampling=sampling,
+                cache_rows=[row.row for row in rows],
+                hidden_states=self.decoder.hidden_states,
             )
             with self._guarded("propose"):
                 draft = self.proposer.propose(context)

@@ -26,8 +26,8 @@ class ForwardPass(Protocol):
     device: torch.device
     dtype: torch.dtype
 
-    def embed(self, token_ids: Tensor) -> Tensor:
-        """[T] -> [T, H]."""
+    def embed(self, token_ids: Tensor, states: Tensor | None = None) -> Tensor:
+        """[T] -> [T, H]; ``states`` [T, H] only for a trained draft that reads its target's."""
         ...
 
     def layers(self, hidden: Tensor, layout: Layout, first: int, last: int) -> Tensor:

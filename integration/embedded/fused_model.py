@@ -117,8 +117,9 @@ class FusedModel(FusedLayers):
         self._embedding: Tensor = model.model.embed_tokens.weight
         self._head = make_linear(model.lm_head.weight, model.lm_head.bias)
 
-    def embed(self, token_ids: Tensor) -> Tensor:
+    def embed(self, token_ids: Tensor, states: Tensor | None = None) -> Tensor:
         """[T] -> [T, H]."""
+        assert states is None, "only a trained draft reads states"
         return F.embedding(token_ids, self._embedding)
 
     def head(self, hidden: Tensor) -> Tensor:

@@ -59,6 +59,10 @@ def check_free_memory(needed: int, device: torch.device) -> None:
         )
 
 
-def logits_bytes(num_rows: int, num_draft_tokens: int, vocab_size: int) -> int:
-    """A full batch's logits in float32, and as much again twice while they become probabilities."""
-    return 3 * num_rows * (num_draft_tokens + 1) * vocab_size * 4
+def workspace_bytes(num_rows: int, num_draft_tokens: int, vocab_size: int, *, drawn: bool) -> int:
+    """A full batch's logits in float32, and as much again twice while they become probabilities.
+
+    Args:
+        drawn: whether drafts come with their laws, which are as large as the logits at most.
+    """
+    return (4 if drawn else 3) * num_rows * (num_draft_tokens + 1) * vocab_size * 4

@@ -72,8 +72,9 @@ class PlainModel:
         self._model = model
         self._check()
 
-    def embed(self, token_ids: Tensor) -> Tensor:
+    def embed(self, token_ids: Tensor, states: Tensor | None = None) -> Tensor:
         """[T] -> [T, H]."""
+        assert states is None, "only a trained draft reads states"
         embedded: Tensor = self._model.get_input_embeddings()(token_ids)
         return embedded
 

@@ -78,10 +78,11 @@ class SlotCache:
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros to be overwritten place by place. Not empty: masked positions are multiplied by 0, and 0 * NaN left in old memory is NaN.
+    """Zeros to be overwritten place by place.
 
-    On a CPU they come from calloc, so that memory is taken page by page as it is written; ``torch.zeros``
-    writes all of it at once, seconds and gigabytes that a short run never needs.
+    Not empty: masked positions are multiplied by 0, and 0 * NaN left in old memory is NaN. On a CPU they come
+    from calloc, so that memory is taken page by page as it is written; ``torch.zeros`` writes all of it at
+    once, seconds and gigabytes that a short run never needs.
     """
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)

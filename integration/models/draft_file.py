@@ -37,6 +37,7 @@ class DraftFile:
         tensors: weights, named as in ``train.student.Student``; ``head.weight`` [S, H] only where the
             target's head is not its embedding.
         head_ids: [S] int64, strictly increasing: the tokens it can draft.
+        num_draft_tokens: how many tokens per step paid best when it was measured.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class DraftFile:
     layers_config: dict[str, Any]
     tensors: dict[str, Tensor]
     head_ids: Tensor
+    num_draft_tokens: int = 2
 
 
 def write_draft_file(path: Path, draft: DraftFile) -> None:
@@ -60,6 +62,7 @@ def write_draft_file(path: Path, draft: DraftFile) -> None:
         "target": draft.target,
         "target_fingerprint": draft.target_fingerprint,
         "reads_states": json.dumps(draft.reads_states),
+        "num_draft_tokens": json.dumps(draft.num_draft_tokens),
         "config": json.dumps(draft.layers_config, sort_keys=True),
     }
     tensors = {name: tensor.contiguous() for name, tensor in draft.tensors.items()}
@@ -101,4 +104,5 @@ def read_draft_file(path: Path) -> DraftFile:
         layers_config=json.loads(metadata["config"]),
         tensors=tensors,
         head_ids=head_ids,
+        num_draft_tokens=json.loads(metadata["num_draft_tokens"]),
     )

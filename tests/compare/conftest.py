@@ -60,6 +60,7 @@ def toy_target(toy_model: LlamaForCausalLM) -> Target:
         max_len=MAX_LEN,
         dtype=torch.float32,
         device=torch.device("cpu"),
+        fingerprint="toy",
     )
 
 
@@ -103,6 +104,7 @@ def make_run() -> Callable[..., BlockRun]:
 
     def make(seconds: float, drafted: int = 0, accepted: int = 0, passes: int = 100) -> BlockRun:
         return BlockRun(
+            num_draft_tokens=5,
             seconds=seconds,
             outputs=[[1] * 100],
             num_passes=passes,

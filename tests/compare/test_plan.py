@@ -27,7 +27,7 @@ def test_each_proposer_keeps_the_rest_of_the_configuration() -> None:
         assert (one.ngram, one.sampling) == (config.ngram, config.sampling)
 
 
-@pytest.mark.parametrize("text", ["ngrm", "none,,ngram", "", "draft"])
+@pytest.mark.parametrize("text", ["ngrm", "none,,ngram", "", "early_exit"])
 def test_bad_proposers_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="proposer"):
         proposer_configs(Config(), text)
@@ -69,7 +69,6 @@ def test_cells_are_every_combination() -> None:
     cells = plan.cells()
     assert len(set(cells)) == len(cells) == 8
     assert cells[:3] == [Cell("a", 1, 0.0), Cell("a", 1, 1.0), Cell("a", 8, 0.0)]
-    assert plan.draft_tokens() == {"none": 0, "ngram": 3}
 
 
 def test_the_seed_of_the_requests_goes_before_that_of_the_engine() -> None:

@@ -51,7 +51,7 @@ def test_a_row_sums_its_blocks(make_run: MakeRun) -> None:
         block(make_run(2.0), make_run(1.0, drafted=80, accepted=40, passes=60), [None]),
         block(make_run(2.0), make_run(3.0, drafted=20, accepted=20, passes=80), [None]),
     ]
-    none, ngram = result_rows(blocks, {"none": 0, "ngram": 5})
+    none, ngram = result_rows(blocks)
     assert (none.proposer, none.speedup, none.acceptance_rate, none.acceptance_length) == (
         "none",
         1.0,
@@ -70,7 +70,7 @@ def test_a_row_sums_its_blocks(make_run: MakeRun) -> None:
 def test_cells_do_not_mix(make_run: MakeRun) -> None:
     other = Cell("toy", 8, 0.0)
     blocks = [block(make_run(1.0), make_run(0.5), [None]), block(make_run(1.0), make_run(2.0), [None], other)]
-    rows = result_rows(blocks, {"none": 0, "ngram": 5})
+    rows = result_rows(blocks)
     assert [(row.batch_size, row.proposer, row.speedup) for row in rows] == [
         (1, "none", 1.0),
         (1, "ngram", 2.0),
@@ -85,7 +85,7 @@ def test_a_difference_names_its_prompt(make_run: MakeRun) -> None:
         block(make_run(1.0), make_run(1.0), [None], prompt_id="first"),
         block(make_run(1.0), make_run(1.0), [found], prompt_id="second"),
     ]
-    row = result_rows(blocks, {"none": 0, "ngram": 5})[1]
+    row = result_rows(blocks)[1]
     assert row.outputs_equal is False
     assert row.first_difference == FirstDifference("second", 3, 0.25, 0.125)
     assert row.as_json()["first_difference"] == {
@@ -97,13 +97,13 @@ def test_a_difference_names_its_prompt(make_run: MakeRun) -> None:
 
 
 def test_an_unchecked_output_is_null(make_run: MakeRun) -> None:
-    row = result_rows([block(make_run(1.0), make_run(1.0), None)], {"none": 0, "ngram": 5})[1]
+    row = result_rows([block(make_run(1.0), make_run(1.0), None)])[1]
     assert row.outputs_equal is None
     assert row.first_difference is None
 
 
 def test_rows_are_json_with_the_documented_keys(make_run: MakeRun) -> None:
-    for row in result_rows([block(make_run(1.0), make_run(1.0), [None])], {"none": 0, "ngram": 5}):
+    for row in result_rows([block(make_run(1.0), make_run(1.0), [None])]):
         assert set(json.loads(json.dumps(row.as_json(), allow_nan=False))) >= REQUIRED_KEYS
 
 
@@ -113,4 +113,4 @@ def test_the_time_split_adds_up_to_one(make_run: MakeRun) -> None:
 
 
 def test_no_blocks_give_no_rows() -> None:
-    assert result_rows([], {"none": 0, "ngram": 5}) == []
+    assert result_rows([]) == []

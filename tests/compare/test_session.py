@@ -25,7 +25,7 @@ Prompts = dict[str, list[Prompt]]
 
 
 def rows_of(plan: ComparePlan, target: Target, prompts: Prompts) -> list[ResultRow]:
-    return result_rows(list(run_comparison(plan, target, prompts)), plan.draft_tokens())
+    return result_rows(list(run_comparison(plan, target, prompts)))
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])

@@ -16,7 +16,7 @@ MakeRun = Callable[..., BlockRun]
 
 def printed(blocks: list[MeasuredBlock]) -> str:
     console = Console(file=io.StringIO(), width=80)
-    print_results(result_rows(blocks, {"none": 0, "ngram": 5}), "toy, float32, a [fast] CPU", console)
+    print_results(result_rows(blocks), "toy, float32, a [fast] CPU", console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from foredraft.integration.config_sections import EngineOptions
-from foredraft.integration.embedded.memory import check_free_memory, logits_bytes, plan_memory
+from foredraft.integration.embedded.memory import check_free_memory, plan_memory, workspace_bytes
 from foredraft.integration.errors import UserError
 
 
@@ -31,7 +31,7 @@ def test_a_length_beyond_the_model_is_refused() -> None:
 
 def test_logits_of_a_full_batch_count() -> None:
     """F123: every row with its draft and one more, in float32, three times over."""
-    assert logits_bytes(num_rows=16, num_draft_tokens=5, vocab_size=1000) == 3 * 16 * 6 * 1000 * 4
+    assert workspace_bytes(16, 5, vocab_size=1000, drawn=False) == 3 * 16 * 6 * 1000 * 4
 
 
 def test_what_is_not_free_is_refused() -> None:

@@ -57,10 +57,15 @@ class TableDecoder:
         self.vocab_size = table.shape[0]
         self.num_rows, self.capacity, self.max_len, self.num_layers = num_rows, capacity, capacity, 1
         self.device = torch.device("cpu")
+        self.hidden_states = None
         self._lengths = [0] * num_rows
 
     def forward(
-        self, tokens: Tokens, layers: tuple[int, int] | None = None, hidden: Tensor | None = None
+        self,
+        tokens: Tokens,
+        layers: tuple[int, int] | None = None,
+        hidden: Tensor | None = None,
+        states: Tensor | None = None,
     ) -> Tensor:
         for row, start, count in zip(tokens.row_ids, tokens.starts, tokens.query_lens, strict=True):
             if start > self._lengths[row] or start + count > self.capacity:

@@ -1,0 +1,205 @@
+"""Drafts with a small model of its own, beside the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
+from foredraft.proposers.decoder import Decoder, Tokens
+from foredraft.proposers.drafting import DraftedRows, DraftingRows, draft_tokens, select_sampling
+from foredraft.verifier import MIN_TEMPERATURE, PADDING, Draft, DraftProbs, SamplingBatch
+
+CATCH_UP_TOKENS = 512
+"""Unread tokens of long backlogs (prompts, mostly) that are read per step, over all requests: drafting must
+not hold up a running batch."""
+
+LONG_BACKLOG = 64
+
+
+@dataclass
+class _Request:
+    """What is known of a request.
+
+    Attributes:
+        row: its cache row, in the draft's cache as in the target's.
+        read: leading positions of the row that hold committed tokens.
+        block_start: tokens committed when it last drafted; 0 = never.
+    """
+
+    row: int
+    read: int = 0
+    block_start: int = 0
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One row of this step: the context's request ``place``, the tokens to read, how many to draft."""
+
+    place: int
+    request: _Request
+    num_unread: int
+    wanted: int
+
+
+class DraftModelProposer(Proposer):
+    """The classic draft: a small decoder with its own cache, one row per row of the target's.
+
+    Each step it reads what was committed since it last looked (a whole prompt, the tokens of steps without
+    drafting), then drafts token by token. Rejected tokens are rolled back by length. Requests longer than the
+    draft's context go on without drafts.
+
+    Args:
+        decoder: the small model. Its cache has a row for every row of the target's cache.
+        head_ids: see ``draft_tokens``.
+        reads_states: whether it reads the target's last hidden states.
+        min_confidence: see ``draft_tokens``.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        head_ids: Tensor | None = None,
+        *,
+        reads_states: bool = False,
+        min_confidence: float = 0.0,
+    ) -> None:
+        self.decoder = decoder
+        self.needs_hidden_states = reads_states
+        self._head_ids = head_ids
+        self._min_confidence = min_confidence
+        self._limit = min(decoder.capacity, decoder.max_len)
+        self._requests: dict[str, _Request] = {}
+
+    def propose(self, context: DraftContext) -> Draft:
+        """See ``Proposer.propose``. Greedy requests get point masses, the others drawn tokens."""
+        plans = self._plan(context)
+        drafting = [plan for plan in plans if plan.wanted > 0]
+        self._read_only(context, [plan for plan in plans if plan.wanted == 0])
+        device = context.sampling.temperature.device
+        if not drafting:
+            return Draft.from_lists([[] for _ in context.request_ids], device)
+        rows = DraftingRows(
+            *self._unread(context, drafting),
+            wanted=[plan.wanted for plan in drafting],
+            sampling=self._sampling(context.sampling, drafting),
+        )
+        drafted = draft_tokens(self.decoder, self._head_ids, rows, self._min_confidence)
+        for plan in drafting:
+            plan.request.read = plan.request.block_start = len(context.token_ids[plan.place])
+        return _draft(context, [plan.place for plan in drafting], drafted)
+
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
+        """Keep what was read while drafting and then accepted.
+
+        A draft that reads states read its own there; it reads those tokens again with the target's.
+        """
+        for outcome in outcomes:
+            request = self._requests.get(outcome.request_id)
+            if request is None or request.block_start != outcome.block_start or self.needs_hidden_states:
+                continue
+            accepted = outcome.block_start + min(outcome.num_accepted, len(outcome.committed_ids))
+            request.read = min(accepted, self.decoder.valid_len(request.row))
+            request.block_start = 0
+
+    def release(self, request_id: str, reason: ReleaseReason) -> None:
+        """See ``Proposer.release``. The row is cleared when its next owner arrives."""
+        self._requests.pop(request_id, None)
+
+    def _plan(self, context: DraftContext) -> list[_Plan]:
+        """What each request does now; those that may not draft are left out."""
+        plans = []
+        budget = CATCH_UP_TOKENS
+        for place, most in enumerate(context.max_draft_tokens):
+            num_committed = len(context.token_ids[place])
+            # Of K tokens the last one is not read: positions up to num_committed + K - 2.
+            wanted = min(most, self._limit - num_committed + 1)
+            if wanted <= 0:
+                continue
+            request = self._request(context.request_ids[place], context.cache_rows[place])
+            backlog = num_committed - request.read
+            if backlog > LONG_BACKLOG:
+                num_unread = min(backlog, budget)
+                budget -= num_unread
+            else:
+                num_unread = backlog
+            if num_unread:
+                plans.append(_Plan(place, request, num_unread, wanted if num_unread == backlog else 0))
+        return [plan for plan in plans if self._can_read(context, plan)]
+
+    def _request(self, request_id: str, row: int) -> _Request:
+        """The request's state, its row cut back to what is known to be committed."""
+        request = self._requests.get(request_id)
+        if request is None or request.row != row:
+            request = self._requests[request_id] = _Request(row)
+        self.decoder.truncate(row, min(request.read, self.decoder.valid_len(row)))
+        return request
+
+    def _can_read(self, context: DraftContext, plan: _Plan) -> bool:
+        """Whether the draft's embedding has the tokens: a target may be padded to more than the draft."""
+        begin = plan.request.read
+        unread = context.token_ids[plan.place][begin : begin + plan.num_unread]
+        return max(unread) < self.decoder.vocab_size
+
+    def _unread(self, context: DraftContext, plans: Sequence[_Plan]) -> tuple[Tokens, Tensor | None]:
+        starts = [plan.request.read for plan in plans]
+        counts = [plan.num_unread for plan in plans]
+        token_ids = [
+            token
+            for plan, start, count in zip(plans, starts, counts, strict=True)
+            for token in context.token_ids[plan.place][start : start + count]
+        ]
+        device = self.decoder.device
+        tokens = Tokens(
+            torch.tensor(token_ids, dtype=torch.int64).to(device, non_blocking=True),
+            [plan.request.row for plan in plans],
+            starts,
+            counts,
+        )
+        if not self.needs_hidden_states:
+            return tokens, None
+        assert context.hidden_states is not None, "this proposer reads the target's hidden states"
+        states = context.hidden_states.read(tokens.row_ids, [start - 1 for start in starts], counts)
+        return tokens, states.to(device, non_blocking=True)
+
+    def _read_only(self, context: DraftContext, plans: Sequence[_Plan]) -> None:
+        """Read a part of long backlogs."""
+        if not plans:
+            return
+        tokens, states = self._unread(context, plans)
+        self.decoder.forward(tokens, states=states)
+        for plan in plans:
+            plan.request.read += plan.num_unread
+
+    def _sampling(self, sampling: SamplingBatch, plans: Sequence[_Plan]) -> SamplingBatch | None:
+        places = torch.tensor([plan.place for plan in plans])
+        chosen = select_sampling(sampling, places.to(sampling.temperature.device))
+        return (
+            None
+            if bool((chosen.temperature < MIN_TEMPERATURE).all())
+            else _moved(chosen, self.decoder.device)
+        )
+
+
+def _moved(sampling: SamplingBatch, device: torch.device) -> SamplingBatch:
+    columns = {name: value.to(device) for name, value in vars(sampling).items() if isinstance(value, Tensor)}
+    return SamplingBatch(**columns)
+
+
+def _draft(context: DraftContext, places: Sequence[int], drafted: DraftedRows) -> Draft:
+    """The draft of the whole batch, on its device: rows that drew with their laws, all else point masses."""
+    temperature = context.sampling.temperature
+    device, num_rows = temperature.device, len(context.request_ids)
+    where = torch.tensor(places, device=device)
+    token_ids = torch.full((num_rows, drafted.token_ids.shape[1]), PADDING, device=device)
+    token_ids[where] = drafted.token_ids.to(device)
+    lengths = torch.zeros(num_rows, dtype=torch.int64, device=device)
+    lengths[where] = drafted.lengths.to(device)
+    if drafted.probs is None or drafted.support_ids is None:
+        return Draft(token_ids, lengths)
+    drew = (temperature[where] >= MIN_TEMPERATURE).nonzero().squeeze(1)
+    probs = DraftProbs(where[drew], drafted.probs.to(device)[drew], drafted.support_ids.to(device)[drew])
+    return Draft(token_ids, lengths, probs)
