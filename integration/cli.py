@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from foredraft.integration.align import align
 from foredraft.integration.cli_config import config_app
 from foredraft.integration.cli_generate import generate
 from foredraft.integration.compare import compare
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(generate)
 app.command()(compare)
+app.command()(align)
 app.add_typer(config_app, name="config")
 app.add_typer(train_app, name="train")
 

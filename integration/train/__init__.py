@@ -1,0 +1,1 @@
+"""``foredraft train``: fit what drafts to its target."""

@@ -1,0 +1,130 @@
+"""The card beside a trained draft: how it was made, and how well it does on held-out text."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from foredraft.integration.train.files import write_atomic
+from foredraft.integration.train.samples import Sample
+from foredraft.integration.train.settings import TrainSettings
+from foredraft.integration.train.train_log import LogEntry
+
+CARD_FILE = "README.md"
+PACKAGES = ("foredraft", "torch", "transformers")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run knows of itself.
+
+    Attributes:
+        coverage: share of held-out tokens that the draft can propose.
+        seconds: time per stage.
+        num_weights: trained weights of the draft.
+    """
+
+    target: str
+    target_fingerprint: str
+    dtype: str
+    samples: Sequence[Sample]
+    log: Sequence[LogEntry]
+    coverage: float
+    seconds: Mapping[str, float]
+    num_weights: int
+
+
+def write_card(folder: Path, settings: TrainSettings, outcome: Outcome) -> None:
+    """Write README.md.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    write_atomic(folder / CARD_FILE, card_text(settings, outcome).encode())
+
+
+def card_text(settings: TrainSettings, outcome: Outcome) -> str:
+    """The card in Markdown."""
+    return "\n".join(
+        [
+            f"# A draft for {Path(outcome.target).name}",
+            "",
+            f"{_form(settings)}; {outcome.num_weights / 1e6:.2f} million trained weights beside the target's "
+            f"own embedding and head, of which it knows {settings.head_tokens} tokens. Made by",
+            "",
+            f"    {command_line(settings, outcome)}",
+            "",
+            f"for the target with the fingerprint `{outcome.target_fingerprint}` in {outcome.dtype}.",
+            "",
+            "## Data",
+            "",
+            _data(settings, outcome.samples),
+            f"The draft can propose {outcome.coverage:.1%} of the held-out tokens.",
+            "",
+            "## Acceptance of the first drafted token, held-out responses, teacher-forced",
+            "",
+            "| | trained tokens | greedy | temperature 1 |",
+            "|---|---|---|---|",
+            _row("before", outcome.log[0]),
+            _row("after", outcome.log[-1]),
+            "",
+            "## Settings",
+            "",
+            *(f"- {name}: {value}" for name, value in _settings(settings).items() if value != ()),
+            "",
+            "## Time",
+            "",
+            *(f"- {stage}: {seconds:.0f} s" for stage, seconds in outcome.seconds.items()),
+            "",
+            "Made with "
+            + ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+            + f", Python {platform.python_version()}.",
+            "",
+        ]
+    )
+
+
+def command_line(settings: TrainSettings, outcome: Outcome) -> str:
+    """The command that makes the same draft again; folders are left out of the names of files."""
+    parts = ["foredraft train draft --out DIR", f"--model {Path(outcome.target).name}"]
+    if settings != (default := TrainSettings()):
+        for name, value in _settings(settings).items():
+            if value == getattr(default, name):
+                continue
+            values = value if isinstance(value, tuple) else (value,)
+            parts += [f"--{name.replace('_', '-')} {one}" for one in values]
+    return " ".join([*parts, f"--dtype {outcome.dtype}"])
+
+
+def _settings(settings: TrainSettings) -> dict[str, object]:
+    return settings.model_dump() | {"data": tuple(Path(path).name for path in settings.data)}
+
+
+def _form(settings: TrainSettings) -> str:
+    layers = "One decoder layer" if settings.layers == 1 else f"{settings.layers} decoder layers"
+    reads = " that also read the target's last hidden state" if settings.form == "states" else ""
+    return layers + (reads.replace("read ", "reads ") if settings.layers == 1 else reads)
+
+
+def _data(settings: TrainSettings, samples: Sequence[Sample]) -> str:
+    num_tokens = sum(len(sample.token_ids) for sample in samples)
+    in_responses = sum(len(sample.token_ids) - sample.prompt_len for sample in samples)
+    held_out = sum(sample.held_out for sample in samples)
+    written = (
+        "texts of " + ", ".join(Path(path).name for path in settings.data) + ", answered by the target where "
+        "they end with a question"
+        if settings.data
+        else "prompts and answers, all written by the target (Magpie, arXiv 2406.08464; half of the answers "
+        "greedy, the rest at temperature 1 and 0.7)"
+    )
+    return (
+        f"{len(samples)} samples of {num_tokens} tokens, {in_responses} of them in responses: {written}. "
+        f"{held_out} samples are held out of training and of the choice of the vocabulary."
+    )
+
+
+def _row(name: str, entry: LogEntry) -> str:
+    return f"| {name} | {entry.tokens} | {entry.held_out_greedy:.3f} | {entry.held_out_sampled:.3f} |"

@@ -1,0 +1,128 @@
+"""Stage 1, the data: texts given by the user, answers of the target, or everything by the target.
+
+The file of samples grows chunk by chunk; a rerun goes on behind the last sample in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.build import Target, build_engine
+from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.errors import UserError
+from foredraft.integration.train.data_files import DataLine, encode_line, read_data_files
+from foredraft.integration.train.files import writing_to
+from foredraft.integration.train.progress import StageProgress
+from foredraft.integration.train.samples import Sample, append_samples, read_samples
+from foredraft.integration.train.settings import TrainSettings
+from foredraft.integration.train.writing import Prompt, write_prompts, write_responses
+
+CHUNK = 192
+"""Texts written between two saves."""
+ROWS = 48
+PROMPT_TOKENS = 384
+MAX_FRUITLESS_CHUNKS = 4
+
+
+def prepare_data(
+    path: Path, settings: TrainSettings, config: Config, load: Callable[[], Target]
+) -> list[Sample]:
+    """All samples of the run, made or completed in the file ``path``.
+
+    Args:
+        load: gives the target; called only if there is something to do.
+
+    Raises:
+        UserError: bad data, a target that cannot write, or a disk that is full.
+    """
+    samples = SampleFile(path)
+    if settings.data:
+        lines = read_data_files(settings.data)
+        if samples.next_index < len(lines):
+            _encode_lines(lines, samples, settings, config, load())
+    elif samples.num_tokens < settings.write_tokens:
+        _write_own(samples, settings, writing_engine(config, load(), settings))
+    return samples.samples
+
+
+class SampleFile:
+    """The samples so far, in memory and on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.samples = read_samples(path)
+        self.num_tokens = sum(len(sample.token_ids) for sample in self.samples)
+
+    @property
+    def next_index(self) -> int:
+        """The index behind the last sample."""
+        return max((sample.index for sample in self.samples), default=-1) + 1
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        """Append and save.
+
+        Raises:
+            UserError: the disk is full.
+        """
+        with writing_to(self._path):
+            append_samples(self._path, samples)
+        self.samples += samples
+        self.num_tokens += sum(len(sample.token_ids) for sample in samples)
+
+
+def writing_engine(config: Config, target: Target, settings: TrainSettings) -> EmbeddedEngine:
+    """An engine for many short texts at once, without a proposer."""
+    max_len = min(target.max_len, PROMPT_TOKENS + settings.max_response_tokens)
+    sizes = config.engine.model_dump() | {"max_num_seqs": ROWS, "max_model_len": max_len}
+    values = config.model_dump() | {"proposer": "none", "engine": sizes}
+    return build_engine(Config(**values), target)
+
+
+def _write_own(samples: SampleFile, settings: TrainSettings, engine: EmbeddedEngine) -> None:
+    """The target writes prompts and answers them, until there are enough tokens."""
+    start = -(-samples.next_index // CHUNK) * CHUNK
+    fruitless = 0
+    with StageProgress("the target writes", settings.write_tokens, samples.num_tokens) as progress:
+        while samples.num_tokens < settings.write_tokens:
+            prompts = write_prompts(engine, range(start, start + CHUNK), settings.seed)
+            written = _answers(prompts, settings, engine)
+            samples.add(written)
+            start += CHUNK
+            fruitless = 0 if written else fruitless + 1
+            if fruitless == MAX_FRUITLESS_CHUNKS:
+                raise UserError(
+                    f"--data: the target wrote no usable prompt in {fruitless * CHUNK} tries; give a file"
+                )
+            progress.update(samples.num_tokens, f"{len(samples.samples)} samples")
+
+
+def _encode_lines(
+    lines: Sequence[DataLine], samples: SampleFile, settings: TrainSettings, config: Config, target: Target
+) -> None:
+    """Samples of the user's lines behind those that are there already; the target answers where it must."""
+    if target.tokenizer is None:
+        raise UserError("--data: this model has no tokenizer; text cannot be turned into tokens")
+    first = samples.next_index
+    encoded = [encode_line(lines[at], at, target.tokenizer) for at in range(first, len(lines))]
+    asked = any(isinstance(one, Prompt) for one in encoded)
+    engine = writing_engine(config, target, settings) if asked else None
+    with StageProgress("reading the data", total=len(lines), done=first, unit="lines") as progress:
+        for begin in range(0, len(encoded), CHUNK):
+            chunk = encoded[begin : begin + CHUNK]
+            done = [one for one in chunk if isinstance(one, Sample)]
+            if engine is not None:
+                done += _answers([one for one in chunk if isinstance(one, Prompt)], settings, engine)
+            samples.add(sorted(done, key=lambda sample: sample.index))
+            progress.update(first + begin + len(chunk), f"{samples.num_tokens} tokens")
+
+
+def _answers(prompts: Sequence[Prompt], settings: TrainSettings, engine: EmbeddedEngine) -> list[Sample]:
+    """The target's answers; prompts that leave no room for one are left out, and said to be."""
+    fitting = [prompt for prompt in prompts if len(prompt.token_ids) < engine.max_model_len]
+    if len(fitting) < len(prompts):
+        count = len(prompts) - len(fitting)
+        print(f"{count} prompts of {engine.max_model_len} tokens or more are left out", file=sys.stderr)
+    return list(write_responses(engine, fitting, settings.max_response_tokens, settings.seed))

@@ -1,0 +1,35 @@
+"""Stage 5, the export: the file that ``proposer: draft`` loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from foredraft.integration.models.draft_file import DRAFT_FILE, HEAD_WEIGHT, DraftFile, write_draft_file
+from foredraft.integration.train.student import Student
+from foredraft.integration.train.target_parts import TargetParts
+
+
+def export_draft(folder: Path, student: Student, head_ids: Tensor, parts: TargetParts) -> Path:
+    """Write the student's weights in bfloat16, and the target's head rows if its embedding has not got them.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    weights = dict(student.state_dict())
+    if not parts.tied:
+        weights[HEAD_WEIGHT] = parts.head_weight[head_ids.to(parts.device)]
+    path = folder / DRAFT_FILE
+    draft = DraftFile(
+        kind="draft",
+        target=parts.name,
+        target_fingerprint=parts.fingerprint,
+        reads_states=student.reads_states,
+        layers_config=parts.layers_config,
+        tensors={name: tensor.detach().to(torch.bfloat16).cpu() for name, tensor in weights.items()},
+        head_ids=head_ids.cpu(),
+    )
+    write_draft_file(path, draft)
+    return path

@@ -1,0 +1,98 @@
+"""The stages of ``foredraft train draft`` in a row; each goes on where an earlier run in the folder ended."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.build import load_target
+from foredraft.integration.train.card import Outcome, write_card
+from foredraft.integration.train.data import prepare_data
+from foredraft.integration.train.export import export_draft
+from foredraft.integration.train.features import make_features
+from foredraft.integration.train.files import writing_to
+from foredraft.integration.train.loop import Trainer, TrainingData
+from foredraft.integration.train.pieces import check_usable, cut
+from foredraft.integration.train.samples import Sample
+from foredraft.integration.train.settings import PIECE_TOKENS, TrainSettings, keep_settings
+from foredraft.integration.train.stage_times import StageTimes
+from foredraft.integration.train.student import Student
+from foredraft.integration.train.target_parts import TargetParts, read_target_parts
+from foredraft.integration.train.vocabulary import choose_head_ids, coverage
+
+
+def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcome:
+    """Everything from data to card; returns what the card says.
+
+    Raises:
+        UserError: bad settings or data, another run's folder, a full disk, a loss that is no number.
+        KeyboardInterrupt: Ctrl-C; the same call goes on later.
+    """
+    with writing_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    parts = read_target_parts(config, settings)
+    dtype = str(parts.dtype).removeprefix("torch.")
+    named = {"model": parts.name, "dtype": dtype, "target_fingerprint": parts.fingerprint}
+    keep_settings(folder, settings, named)
+    times = StageTimes(folder / "times.json")
+    samples, data = _read_data(folder, settings, config, parts, times)
+    head_ids = choose_head_ids(samples, settings.head_tokens, parts.vocab_size, parts.eos_ids)
+    student = make_student(parts, head_ids, settings)
+    with times.stage("training"):
+        trainer = Trainer(
+            folder, settings, student, parts.embedding, head_ids, data, autocast=uses_bfloat16(parts)
+        )
+        trainer.run()
+    export_draft(folder, student, head_ids, parts)
+    outcome = Outcome(
+        target=parts.name,
+        target_fingerprint=parts.fingerprint,
+        dtype=dtype,
+        samples=samples,
+        log=trainer.log.entries,
+        coverage=coverage(samples, head_ids),
+        seconds=times.seconds,
+        num_weights=sum(weight.numel() for weight in student.parameters()),
+    )
+    write_card(folder, settings, outcome)
+    return outcome
+
+
+def _read_data(
+    folder: Path, settings: TrainSettings, config: Config, parts: TargetParts, times: StageTimes
+) -> tuple[list[Sample], TrainingData]:
+    """Samples, pieces and features. The whole target is in memory only in here, and only if needed."""
+    load = functools.cache(lambda: load_target(config))
+    try:
+        with times.stage("data"):
+            samples = prepare_data(folder / "samples.jsonl", settings, config, load)
+        pieces = cut(samples, min(PIECE_TOKENS, parts.max_len))
+        check_usable(samples, pieces)
+        with times.stage("features"):
+            features = make_features(
+                folder / "features", pieces, parts.fingerprint, load, parts.embedding.shape[1]
+            )
+    finally:
+        load.cache_clear()
+        gc.collect()
+    return samples, TrainingData(pieces, features)
+
+
+def make_student(parts: TargetParts, head_ids: Tensor, settings: TrainSettings) -> Student:
+    """The untrained draft; its head rows are in the dtype that products are made in."""
+    dtype = torch.bfloat16 if uses_bfloat16(parts) else torch.float32
+    head_weight = parts.head_weight[head_ids.to(parts.device)].to(dtype)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        student = Student(parts.base, head_weight, reads_states=settings.form == "states")
+    return student.to(parts.device).requires_grad_(True)
+
+
+def uses_bfloat16(parts: TargetParts) -> bool:
+    """Whether to train in bfloat16 (weights in float32): wherever the target runs in half precision."""
+    return parts.dtype != torch.float32

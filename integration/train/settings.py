@@ -1,0 +1,126 @@
+"""What ``foredraft train draft`` is told: one schema behind its flags, and what holds a rerun to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from foredraft.integration.config_sections import STRICT
+from foredraft.integration.errors import UserError
+from foredraft.integration.sampling_params import describe_fault
+from foredraft.integration.train.files import write_atomic
+
+SETTINGS_FILE = "settings.json"
+PIECE_TOKENS = 512
+"""Longer texts are cut into pieces of this many tokens."""
+
+
+class TrainSettings(BaseModel):
+    """Everything that decides which draft comes out, the target aside.
+
+    Raises:
+        UserError: from the constructor, naming each bad flag, its value and what is allowed.
+    """
+
+    model_config = STRICT
+
+    data: tuple[str, ...] = Field(
+        (), description="JSONL of texts, chats or prompts; may be repeated. Left out: the target writes all"
+    )
+    write_tokens: int = Field(
+        600_000, ge=1, le=10**10, description="tokens the target writes where no data is given"
+    )
+    max_response_tokens: int = Field(256, ge=2, le=4096, description="tokens of one written answer at most")
+    form: Literal["states", "plain"] = Field(
+        "states",
+        description="states = also reads the target's last hidden state; plain = a small language model",
+    )
+    layers: int = Field(1, ge=1, le=16, description="decoder layers; more guess better and cost more")
+    init: Literal["last", "first", "fresh"] = Field(
+        "last", description="layers to start from: the target's last or first ones, or random weights"
+    )
+    head_tokens: int = Field(
+        8192,
+        ge=2,
+        le=1_000_000,
+        description="most frequent tokens the draft can propose; fewer make drafting cheaper",
+    )
+    train_tokens: int = Field(
+        4_000_000, ge=1, le=10**12, description="tokens to train on, over as many epochs as that takes"
+    )
+    batch_tokens: int = Field(2048, ge=PIECE_TOKENS, le=1_000_000, description="tokens per training step")
+    learning_rate: float = Field(1e-3, gt=0.0, le=1.0, description="its highest value")
+    loss: Literal["kl", "tv"] = Field(
+        "kl", description="distance to the target's law: kl = cross entropy, tv = total variation"
+    )
+    state_loss: float = Field(
+        0.0,
+        ge=0.0,
+        le=1e6,
+        description="weight of the distance to the target's hidden states (form states)",
+    )
+    rollout: int = Field(
+        1, ge=1, le=4, description="drafted tokens trained in a row, on the draft's own states (form states)"
+    )
+    seed: int = Field(0, ge=0, lt=2**31, description="same seed, same draft")
+
+    def __init__(self, /, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            lines = (describe_fault(fault, type(self)) for fault in error.errors())
+            raise UserError("\n".join(map(_as_flag, lines))) from None
+
+    @model_validator(mode="after")
+    def _fits_the_form(self) -> TrainSettings:
+        if self.form == "plain":
+            if self.rollout > 1:
+                raise ValueError(f"rollout: needs form states, a plain draft has no states ({self.rollout})")
+            if self.state_loss > 0.0:
+                raise ValueError(
+                    f"state_loss: needs form states, a plain draft has no states ({self.state_loss})"
+                )
+        return self
+
+
+def keep_settings(folder: Path, settings: TrainSettings, target: dict[str, str]) -> None:
+    """Write the settings of a new run; hold a rerun to those of the first one.
+
+    Args:
+        target: what identifies the target: its name, dtype and fingerprint.
+
+    Raises:
+        UserError: the folder belongs to a run with other settings, or cannot be written.
+    """
+    path = folder / SETTINGS_FILE
+    now = settings.model_dump(mode="json") | target
+    if not path.exists():
+        write_atomic(path, (json.dumps(now, indent=2) + "\n").encode())
+        return
+    before = _read(path)
+    for name in dict.fromkeys([*now, *before]):
+        if now.get(name) != before.get(name):
+            raise UserError(
+                f"{_as_flag(name)}: {folder.name} was begun with {before.get(name)!r}, now it is "
+                f"{now.get(name)!r}; repeat the first value to resume, or give another --out"
+            )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(f"--out: {path} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"--out: {path} is not a mapping of settings")
+    return found
+
+
+def _as_flag(text: str) -> str:
+    """ "batch_tokens: too small" -> "--batch-tokens: too small"."""
+    field, colon, rest = text.partition(":")
+    field = field.partition(".")[0] if colon else field
+    return f"--{field.replace('_', '-')}{colon}{rest}"
