@@ -1,8 +1,9 @@
 """Tests and benchmarks on a GPU, from a bare checkout, in less than 5 minutes.
 
 Needs torch, transformers, numpy, pydantic, pyyaml, rich and pytest; nothing is installed, nothing downloaded.
-The model is a random Llama of about 1.2 B parameters, so figures marked *synthetic* say what a pass costs,
-not how often a draft is right: acceptance is imposed by an oracle that errs at a given rate.
+Models are random: a Llama of about 1.2 B parameters, and for drafting a 7B shape (as many of its layers as
+fit) with a 0.5B shape. So figures marked *synthetic* say what a pass costs, not how often a draft is right:
+acceptance is imposed by an oracle that errs at a given rate.
 
     python benchmarks/gpu_check.py
 
@@ -12,29 +13,27 @@ Prints a table, and one line of JSON last. Exit code 1 if a test fails, 2 withou
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import namespace_path  # noqa: F401 - makes foredraft importable
 import torch
-from paired import interleaved, median_interval, median_ratio, print_json, shown
+from draft_on_gpu import ErringOracle, measure_drafting
+from gpu_timing import BLOCKS, timed, warm_and_measure
+from paired import median_ratio, print_json, shown
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.proposers import DraftContext, Proposer, Tokens
-from foredraft.proposers.base import ReleaseReason
+from foredraft.proposers import Tokens
 from foredraft.scheduler.speculation import FixedDraftLength
 from foredraft.verifier import Draft, SamplingBatch, verify
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCKS = 20
 NUM_DRAFT_TOKENS = 5
 
 
@@ -45,7 +44,13 @@ def main() -> None:
     failed = run_tests()
     device = torch.device("cuda")
     model = prepare_model(random_model(device))
-    results = {"verifier": verifier_cost(device), "pass": pass_cost(model), "speedup": imposed_speedup(model)}
+    results: dict[str, Any] = {
+        "verifier": verifier_cost(device),
+        "pass": pass_cost(model),
+        "speedup": imposed_speedup(model),
+    }
+    del model
+    results["drafting"] = measure_drafting(device)
     print(torch.cuda.get_device_name())
     for name, ratio in results["verifier"].items():
         print(f"verify {name} / softmax: {shown(ratio)}")
@@ -53,8 +58,17 @@ def main() -> None:
         print(f"pass over {width} tokens / 1 token (synthetic 1.2 B, bfloat16): {shown(ratio)}")
     for rate, ratio in results["speedup"].items():
         print(f"speedup at imposed acceptance {rate} (synthetic, K = {NUM_DRAFT_TOKENS}): {shown(ratio)}")
+    print_drafting(results["drafting"])
     print_json("gpu_check", {"blocks": BLOCKS}, results)
     sys.exit(failed)
+
+
+def print_drafting(drafting: dict[str, Any]) -> None:
+    pair = f"7B shape, {drafting['target_layers']} of {drafting['of_layers']} layers, with 0.5B shape"
+    label = f"synthetic {pair}, bfloat16, K = {drafting['num_draft_tokens']}, batch 1"
+    print(f"K drafting steps / target step ({label}): {shown(drafting['drafting_ratio'])}")
+    for rate, ratio in drafting["speedup"].items():
+        print(f"draft, speedup at imposed acceptance {rate} ({label}): {shown(ratio)}")
 
 
 def run_tests() -> bool:
@@ -77,20 +91,6 @@ def random_model(device: torch.device) -> LlamaForCausalLM:
     )
     with device:
         return LlamaForCausalLM(config).to(torch.bfloat16).eval().requires_grad_(False)
-
-
-def timed(call: Callable[[], object], repeats: int = 3) -> Callable[[int], float]:
-    """A side of ``interleaved``: seconds of a call, the GPU's work included."""
-
-    def run(_block: int) -> float:
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        torch.cuda.synchronize()
-        return (time.perf_counter() - began) / repeats
-
-    return run
 
 
 def verifier_cost(device: torch.device) -> dict[str, dict[str, float]]:
@@ -138,23 +138,6 @@ def tokens(decoder: SlotDecoder, count: int, start: int) -> Tokens:
     return Tokens(torch.arange(count, device=decoder.device), [0], [start], [count])
 
 
-class ErringOracle(Proposer):
-    """Drafts the known continuation; each token is wrong with probability 1 - ``rate``."""
-
-    def __init__(self, run: Sequence[int], rate: float) -> None:
-        self._run, self._rate, self._random = list(run), rate, random.Random(0)
-
-    def propose(self, context: DraftContext) -> Draft:
-        rows = []
-        for committed, limit in zip(context.token_ids, context.max_draft_tokens, strict=True):
-            truth = self._run[len(committed) : len(committed) + limit]
-            rows.append([token if self._random.random() < self._rate else token ^ 1 for token in truth])
-        return Draft.from_lists(rows, context.sampling.temperature.device)
-
-    def release(self, request_id: str, reason: ReleaseReason) -> None:
-        pass
-
-
 def imposed_speedup(model: ForwardPass) -> dict[str, dict[str, float]]:
     """Tokens/s with an oracle that errs at a given rate against plain decoding, batch 1.
 
@@ -175,15 +158,6 @@ def imposed_speedup(model: ForwardPass) -> dict[str, dict[str, float]]:
         sides[str(rate)] = timed(lambda engine=engine: engine.generate([prompt], params), repeats=1)
     seconds = warm_and_measure(sides)
     return {rate: median_ratio(seconds["none"], seconds[rate]) for rate in ("0.6", "0.8")}
-
-
-def warm_and_measure(sides: dict[str, Callable[[int], float]]) -> dict[str, list[float]]:
-    for side in sides.values():
-        side(0)
-    seconds = interleaved(sides, BLOCKS)
-    for name, values in seconds.items():
-        print(f"    {name}: {median_interval(values)['median'] * 1e3:.2f} ms", file=sys.stderr)
-    return seconds
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Is the output with ``ngram`` token-identical to plain decoding? float32, the prompts of a JSONL file.
+"""Is the output with a proposer token-identical to plain decoding? float32, the prompts of a JSONL file.
 
-``none`` runs once, at the first batch size; ``ngram`` at every batch size is held against it, so that batch
-sizes are held against each other as well. With ``--temperature`` above 0 every request gets its own seed.
+``none`` runs once, at the first batch size; the proposer at every batch size is held against it, so that
+batch sizes are held against each other as well. With ``--temperature`` above 0 every request gets its own
+seed; equal tokens are then promised for ``ngram`` only.
 
     python benchmarks/identity.py --workload FILE.jsonl
     python benchmarks/identity.py --workload FILE.jsonl --limit 60 --temperature 1 --top-p 0.9
+    python benchmarks/identity.py --workload FILE.jsonl --proposer draft --draft-tokens 1,3
 
 Prints each difference, and one line of JSON last. Exit code 1 if there is any.
 """
@@ -30,6 +32,8 @@ def main() -> None:
     parser.add_argument("--workload", required=True)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--proposer", default="ngram")
+    parser.add_argument("--draft", help="draft model of --proposer draft; default the one of the model")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--batch-sizes", default="8,1")
@@ -48,11 +52,16 @@ def main() -> None:
         for index in range(len(prompts))
     ]
     batch_sizes = [int(size) for size in options.batch_sizes.split(",")]
-    plain = run(target, prompts, params, "none", batch_sizes[0], 1)
+    plain = run(target, prompts, params, Config(proposer="none"), batch_sizes[0])
     results = []
     for num_draft_tokens in map(int, options.draft_tokens.split(",")):
         for batch_size in batch_sizes:
-            tokens = run(target, prompts, params, "ngram", batch_size, num_draft_tokens)
+            config = Config(
+                proposer=options.proposer,
+                num_draft_tokens=num_draft_tokens,
+                draft={"model": options.draft},
+            )
+            tokens = run(target, prompts, params, config, batch_size)
             equal = sum(ours == theirs for ours, theirs in zip(tokens, plain, strict=True))
             results.append(
                 {
@@ -62,7 +71,10 @@ def main() -> None:
                     "of": len(prompts),
                 }
             )
-            print(f"ngram, batch {batch_size}, K {num_draft_tokens}: {equal} of {len(prompts)} equal to none")
+            print(
+                f"{options.proposer}, batch {batch_size}, K {num_draft_tokens}: "
+                f"{equal} of {len(prompts)} equal to none"
+            )
     print_json("identity", vars(options), results)
     sys.exit(any(result["equal"] != result["of"] for result in results))
 
@@ -71,19 +83,15 @@ def run(
     target: Target,
     prompts: list[list[int]],
     params: list[SamplingParams],
-    proposer: str,
+    config: Config,
     batch_size: int,
-    num_draft_tokens: int,
 ) -> list[list[int]]:
-    config = Config(
-        proposer=proposer,
-        num_draft_tokens=num_draft_tokens,
-        engine={"max_num_seqs": batch_size, "max_model_len": 4096},
-    )
-    engine = build_engine(config, target)
+    """Output tokens under ``config`` at a batch size."""
+    sizes = {"max_num_seqs": batch_size, "max_model_len": 4096}
+    engine = build_engine(Config(**(config.model_dump() | {"engine": sizes})), target)
     began = time.perf_counter()
     outputs = engine.generate(prompts, params)
-    print(f"{proposer}, batch {batch_size}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    print(f"{config.proposer}, batch {batch_size}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     return [output.outputs[0].token_ids for output in outputs]
 
 

@@ -73,6 +73,7 @@ class DraftModelProposer(Proposer):
         self._min_confidence = min_confidence
         self._limit = min(decoder.capacity, decoder.max_len)
         self._requests: dict[str, _Request] = {}
+        self._owners: dict[int, _Request] = {}  # of each cache row, who wrote it last
 
     def propose(self, context: DraftContext) -> Draft:
         """See ``Proposer.propose``. Greedy requests get point masses, the others drawn tokens."""
@@ -119,7 +120,7 @@ class DraftModelProposer(Proposer):
             wanted = min(most, self._limit - num_committed + 1)
             if wanted <= 0:
                 continue
-            request = self._request(context.request_ids[place], context.cache_rows[place])
+            request = self._request(context.request_ids[place], context.cache_rows[place], num_committed)
             backlog = num_committed - request.read
             if backlog > LONG_BACKLOG:
                 num_unread = min(backlog, budget)
@@ -130,11 +131,13 @@ class DraftModelProposer(Proposer):
                 plans.append(_Plan(place, request, num_unread, wanted if num_unread == backlog else 0))
         return [plan for plan in plans if self._can_read(context, plan)]
 
-    def _request(self, request_id: str, row: int) -> _Request:
+    def _request(self, request_id: str, row: int, num_committed: int) -> _Request:
         """The request's state, its row cut back to what is known to be committed."""
         request = self._requests.get(request_id)
-        if request is None or request.row != row:
-            request = self._requests[request_id] = _Request(row)
+        if request is None or self._owners.get(row) is not request:
+            request = self._requests[request_id] = self._owners[row] = _Request(row)
+        request.read = min(request.read, num_committed - 1)  # reading the newest token begins the draft
+        request.block_start = 0  # an outcome that comes now is of an earlier draft
         self.decoder.truncate(row, min(request.read, self.decoder.valid_len(row)))
         return request
 
@@ -163,7 +166,7 @@ class DraftModelProposer(Proposer):
             return tokens, None
         assert context.hidden_states is not None, "this proposer reads the target's hidden states"
         states = context.hidden_states.read(tokens.row_ids, [start - 1 for start in starts], counts)
-        return tokens, states.to(device, non_blocking=True)
+        return tokens, states.to(device)
 
     def _read_only(self, context: DraftContext, plans: Sequence[_Plan]) -> None:
         """Read a part of long backlogs."""
@@ -175,18 +178,10 @@ class DraftModelProposer(Proposer):
             plan.request.read += plan.num_unread
 
     def _sampling(self, sampling: SamplingBatch, plans: Sequence[_Plan]) -> SamplingBatch | None:
-        places = torch.tensor([plan.place for plan in plans])
-        chosen = select_sampling(sampling, places.to(sampling.temperature.device))
-        return (
-            None
-            if bool((chosen.temperature < MIN_TEMPERATURE).all())
-            else _moved(chosen, self.decoder.device)
-        )
-
-
-def _moved(sampling: SamplingBatch, device: torch.device) -> SamplingBatch:
-    columns = {name: value.to(device) for name, value in vars(sampling).items() if isinstance(value, Tensor)}
-    return SamplingBatch(**columns)
+        places = torch.tensor([plan.place for plan in plans], device=sampling.temperature.device)
+        if bool((sampling.temperature[places] < MIN_TEMPERATURE).all()):
+            return None
+        return select_sampling(sampling, places, self.decoder.device)
 
 
 def _draft(context: DraftContext, places: Sequence[int], drafted: DraftedRows) -> Draft:

@@ -88,21 +88,25 @@ def draft_tokens(
             live = [live[place] for place in staying]
             places = _on(hidden.device, staying)
             hidden, tokens = hidden[places], _select_tokens(tokens, staying, places)
-            sampling = None if sampling is None else select_sampling(sampling, places)
+            sampling = None if sampling is None else select_sampling(sampling, places, hidden.device)
         hidden = decoder.forward(tokens, states=None if rows.states is None else hidden)
         tokens = replace(tokens, starts=[start + 1 for start in tokens.starts])
     return _assemble(steps, len(rows.wanted))
 
 
-def select_sampling(sampling: SamplingBatch, rows: Tensor) -> SamplingBatch:
-    """The sampling of some rows, without the controls that only the target applies."""
+def select_sampling(sampling: SamplingBatch, rows: Tensor, device: torch.device) -> SamplingBatch:
+    """The sampling of some rows on another device, without the controls that only the target applies."""
+
+    def moved(column: Tensor) -> Tensor:
+        return column[rows].to(device)
+
     return SamplingBatch(
-        temperature=sampling.temperature[rows],
-        request_keys=sampling.request_keys[rows],
-        block_starts=sampling.block_starts[rows],
-        top_k=None if sampling.top_k is None else sampling.top_k[rows],
-        top_p=None if sampling.top_p is None else sampling.top_p[rows],
-        min_p=None if sampling.min_p is None else sampling.min_p[rows],
+        temperature=moved(sampling.temperature),
+        request_keys=moved(sampling.request_keys),
+        block_starts=moved(sampling.block_starts),
+        top_k=None if sampling.top_k is None else moved(sampling.top_k),
+        top_p=None if sampling.top_p is None else moved(sampling.top_p),
+        min_p=None if sampling.min_p is None else moved(sampling.min_p),
     )
 
 

@@ -26,7 +26,8 @@ class Group:
     """Adjacent slots [first, last], queries padded to ``width`` and keys to ``kv_len``.
 
     ``positions`` is [rows, width]: where each query sits in its sequence. A padding query repeats the row's
-    last position, so that it attends to something and stays finite; its output is dropped.
+    last position, so that it attends to something and stays finite; its output is dropped. ``sees_all``: each
+    row has one query, right behind all ``kv_len`` - 1 keys, so that nothing has to be masked.
     """
 
     first: int
@@ -34,6 +35,7 @@ class Group:
     width: int
     kv_len: int
     positions: Tensor
+    sees_all: bool
 
 
 @dataclass
@@ -87,6 +89,7 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
     scatter = [0] * first_token[-1]
     for rows in _adjacent_rows(tokens.row_ids, starts, counts):
         width = max(counts[row] for row in rows)
+        kv_lens = [starts[row] + counts[row] for row in rows]
         positions = []
         for row in rows:
             for offset in range(counts[row]):
@@ -99,8 +102,9 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
                 first=tokens.row_ids[rows[0]],
                 last=tokens.row_ids[rows[-1]],
                 width=width,
-                kv_len=max(starts[row] + counts[row] for row in rows),
+                kv_len=max(kv_lens),
                 positions=to_device(positions, device),
+                sees_all=width == 1 and min(kv_lens) == max(kv_lens),
             )
         )
     in_order = gather == list(range(len(scatter)))
@@ -196,12 +200,14 @@ def _attend(
     return output.reshape(rows * group.width, heads * head_dim)
 
 
-def _mask(layout: Layout, index: int, window: int | None, dtype: torch.dtype, shared: int) -> Tensor:
-    """Additive mask [rows, 1, shared * width, kv_len], made once per pass."""
+def _mask(layout: Layout, index: int, window: int | None, dtype: torch.dtype, shared: int) -> Tensor | None:
+    """Additive mask [rows, 1, shared * width, kv_len], made once per pass; ``None`` hides nothing."""
+    group = layout.groups[index]
+    if group.sees_all and (window is None or group.kv_len <= window):
+        return None
     cached = layout.masks.get((index, window, dtype))
     if cached is not None:
         return cached
-    group = layout.groups[index]
     key_positions = torch.arange(group.kv_len, device=group.positions.device)
     distance = group.positions[:, None, :, None] - key_positions
     hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
@@ -210,17 +216,19 @@ def _mask(layout: Layout, index: int, window: int | None, dtype: torch.dtype, sh
     return mask
 
 
-def fast_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+def fast_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """PyTorch's fused kernel. Rounds differently for different query widths and key lengths."""
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
 
 
-def exact_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+def exact_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """Attention in float64, rounded once to float32.
 
     float32 is the dtype in which speculation must not change a single token. Summing in float64 makes the
     rounded result the same for any query width, padding and batch (the packed linear layers are so by
     themselves); seen bit-equal in tests, where float32 sums differ in the last bits.
     """
-    scores = torch.matmul(query.double(), keys.double().transpose(-1, -2)).mul_(scale).add_(mask)
+    scores = torch.matmul(query.double(), keys.double().transpose(-1, -2)).mul_(scale)
+    if mask is not None:
+        scores += mask
     return torch.matmul(scores.softmax(-1), values.double()).to(query.dtype)

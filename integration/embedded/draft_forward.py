@@ -14,6 +14,7 @@ from foredraft.integration.embedded.linear import make_linear
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import HEAD_WEIGHT, DraftFile
 
+NO_VOCABULARY = {"vocab_size": 1, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
 INPUT_TENSORS = ("embed_norm.weight", "state_norm.weight", "input_proj.weight")
 
 
@@ -33,6 +34,7 @@ class DraftForward(FusedLayers):
         missing = set(INPUT_TENSORS) - set(input_tensors) if draft.reads_states else set()
         if missing:
             raise UserError(f"draft.model: tensors are missing: {', '.join(sorted(missing))}")
+        _check_shapes(draft)
         model = _skeleton(draft.layers_config, tensors)
         super().__init__(model.config, model.model.to(device, dtype))
         self.hidden_size: int = model.config.hidden_size
@@ -63,12 +65,21 @@ class DraftForward(FusedLayers):
         return self._head(hidden)
 
 
+def _check_shapes(draft: DraftFile) -> None:
+    """Refuse tensors around the layers that do not fit them."""
+    size = draft.layers_config["hidden_size"]
+    shapes = [(size,), (size,), (size, 2 * size), (len(draft.head_ids), size)]
+    for name, needed in zip((*INPUT_TENSORS, HEAD_WEIGHT), shapes, strict=True):
+        if name in draft.tensors and draft.tensors[name].shape != needed:
+            raise UserError(f"draft.model: {name} {tuple(draft.tensors[name].shape)} not {needed}")
+
+
 def _skeleton(layers_config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     """A transformers model with the draft's layers, and an embedding of one token that nothing uses."""
     family = layers_config["model_type"]
     if family not in FUSED_FAMILIES:
         raise UserError(f"draft.model: layers of {family!r}, known are {', '.join(FUSED_FAMILIES)}")
-    config = AutoConfig.for_model(**(layers_config | {"vocab_size": 1, "pad_token_id": None}))
+    config = AutoConfig.for_model(**(layers_config | NO_VOCABULARY))
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().requires_grad_(False)
     try:
         report = model.model.load_state_dict(tensors, strict=False)

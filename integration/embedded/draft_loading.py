@@ -53,9 +53,10 @@ def load_draft(config: Config, target: Target) -> LoadedDraft:
     if name is None:
         shipped = pretrained_draft(target.name)
         if shipped is None:
+            known = ", ".join(models_with_drafts()) or "no model"
             raise UserError(
-                f"draft.model: none is given, and only {', '.join(models_with_drafts())} has one that comes "
-                f"with foredraft; name a small model, or train one with `foredraft train draft`"
+                f"draft.model: none is given, and foredraft brings one for {known} only; name a small model, "
+                f"or train one with `foredraft train draft`"
             )
         return _trained(shipped, config, target)
     path = Path(name).expanduser()
@@ -69,6 +70,9 @@ def _trained(path: Path, config: Config, target: Target) -> LoadedDraft:
             f"draft.model: {path} was trained for {draft.target!r} (weights {draft.target_fingerprint[:8]}), "
             f"not for {target.name!r} (weights {target.fingerprint[:8]})"
         )
+    if draft.kind != "draft":
+        raise UserError(f"draft.model: {path} holds weights of the kind {draft.kind!r}, not 'draft'")
+    _check_head_ids(draft.head_ids, target.vocab_size)
     device, dtype = _place(config, target)
     return LoadedDraft(
         prepared=DraftForward(draft, target.prepared, device, dtype),
@@ -78,6 +82,12 @@ def _trained(path: Path, config: Config, target: Target) -> LoadedDraft:
         reads_states=draft.reads_states,
         num_draft_tokens=draft.num_draft_tokens,
     )
+
+
+def _check_head_ids(head_ids: Tensor, vocab_size: int) -> None:
+    ids = head_ids.tolist()
+    if not ids or ids != sorted(set(ids)) or ids[0] < 0 or ids[-1] >= vocab_size:
+        raise UserError(f"draft.model: head_ids are not increasing token ids below {vocab_size}")
 
 
 def _model(name: str, config: Config, target: Target) -> LoadedDraft:

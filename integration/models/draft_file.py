@@ -96,13 +96,16 @@ def read_draft_file(path: Path) -> DraftFile:
     if metadata.get("format") != FORMAT or HEAD_IDS not in tensors:
         raise UserError(f"draft.model: {path} is not a draft that `foredraft train` wrote (format {FORMAT})")
     head_ids = tensors.pop(HEAD_IDS)
-    return DraftFile(
-        kind=metadata["kind"],
-        target=metadata["target"],
-        target_fingerprint=metadata["target_fingerprint"],
-        reads_states=json.loads(metadata["reads_states"]),
-        layers_config=json.loads(metadata["config"]),
-        tensors=tensors,
-        head_ids=head_ids,
-        num_draft_tokens=json.loads(metadata["num_draft_tokens"]),
-    )
+    try:
+        return DraftFile(
+            kind=metadata["kind"],
+            target=metadata["target"],
+            target_fingerprint=metadata["target_fingerprint"],
+            reads_states=json.loads(metadata["reads_states"]),
+            layers_config=json.loads(metadata["config"]),
+            tensors=tensors,
+            head_ids=head_ids,
+            num_draft_tokens=json.loads(metadata["num_draft_tokens"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise UserError(f"draft.model: {path}: its metadata are damaged: {error}") from None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from foredraft.integration.align.counts import AcceptanceCounts
+from foredraft.integration.train.end_to_end import EndToEnd
 from foredraft.integration.train.files import write_atomic
 from foredraft.integration.train.samples import Sample
 from foredraft.integration.train.settings import TrainSettings
@@ -32,6 +34,7 @@ class Outcome:
     dtype: str
     samples: Sequence[Sample]
     log: Sequence[LogEntry]
+    end_to_end: EndToEnd
     coverage: float
     seconds: Mapping[str, float]
     num_weights: int
@@ -71,6 +74,10 @@ def card_text(settings: TrainSettings, outcome: Outcome) -> str:
             _row("before", outcome.log[0]),
             _row("after", outcome.log[-1]),
             "",
+            "## In the engine: held-out prompts, greedy costs at batch 1",
+            "",
+            *end_to_end_lines(outcome.end_to_end),
+            "",
             "## Settings",
             "",
             *(f"- {name}: {value}" for name, value in _settings(settings).items() if value != ()),
@@ -85,6 +92,27 @@ def card_text(settings: TrainSettings, outcome: Outcome) -> str:
             "",
         ]
     )
+
+
+def end_to_end_lines(found: EndToEnd) -> list[str]:
+    """Acceptance by position, the cost of drafting, and what to expect from both."""
+    lines = [
+        f"- acceptance by position, greedy: {_rates(found.greedy)}",
+        f"- acceptance by position, temperature 1: {_rates(found.sampled)}",
+    ]
+    if found.costs is not None:
+        ratio = found.costs.draft_step_s / found.costs.step_s[0]
+        predicted = ", ".join(f"K = {number} {gain:.2f}" for number, gain in found.speedups.items())
+        lines += [
+            f"- one drafting step costs {ratio:.3f} of a plain step",
+            f"- predicted speedup: {predicted}; drafts {found.num_draft_tokens} unless told otherwise",
+        ]
+    return lines
+
+
+def _rates(counts: AcceptanceCounts) -> str:
+    rates = ["no data" if rate is None else f"{rate:.3f}" for rate in counts.position_acceptance]
+    return ", ".join(rates) or "no data"
 
 
 def command_line(settings: TrainSettings, outcome: Outcome) -> str:

@@ -96,6 +96,8 @@ def train_draft_command(
 
 
 def _print_outcome(outcome: Outcome, out: Path) -> None:
+    from foredraft.integration.train.card import end_to_end_lines
+
     before, after = outcome.log[0], outcome.log[-1]
     print(
         f"the draft for {outcome.target} is in {out}: {outcome.num_weights / 1e6:.2f} million trained weights"
@@ -104,3 +106,6 @@ def _print_outcome(outcome: Outcome, out: Path) -> None:
     print("acceptance of the first drafted token, held-out responses, teacher-forced:")
     print(f"  greedy         {before.held_out_greedy:.3f} before, {after.held_out_greedy:.3f} after")
     print(f"  temperature 1  {before.held_out_sampled:.3f} before, {after.held_out_sampled:.3f} after")
+    print("in the engine, held-out prompts:")
+    for line in end_to_end_lines(outcome.end_to_end):
+        print(f"  {line.removeprefix('- ')}")

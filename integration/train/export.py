@@ -12,8 +12,13 @@ from foredraft.integration.train.student import Student
 from foredraft.integration.train.target_parts import TargetParts
 
 
-def export_draft(folder: Path, student: Student, head_ids: Tensor, parts: TargetParts) -> Path:
+def export_draft(
+    folder: Path, student: Student, head_ids: Tensor, parts: TargetParts, num_draft_tokens: int = 1
+) -> None:
     """Write the student's weights in bfloat16, and the target's head rows if its embedding has not got them.
+
+    Args:
+        num_draft_tokens: how many tokens per step pay best.
 
     Raises:
         UserError: the disk is full.
@@ -21,7 +26,6 @@ def export_draft(folder: Path, student: Student, head_ids: Tensor, parts: Target
     weights = dict(student.state_dict())
     if not parts.tied:
         weights[HEAD_WEIGHT] = parts.head_weight[head_ids.to(parts.device)]
-    path = folder / DRAFT_FILE
     draft = DraftFile(
         kind="draft",
         target=parts.name,
@@ -30,6 +34,6 @@ def export_draft(folder: Path, student: Student, head_ids: Tensor, parts: Target
         layers_config=parts.layers_config,
         tensors={name: tensor.detach().to(torch.bfloat16).cpu() for name, tensor in weights.items()},
         head_ids=head_ids.cpu(),
+        num_draft_tokens=num_draft_tokens,
     )
-    write_draft_file(path, draft)
-    return path
+    write_draft_file(folder / DRAFT_FILE, draft)

@@ -13,6 +13,7 @@ from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import load_target
 from foredraft.integration.train.card import Outcome, write_card
 from foredraft.integration.train.data import prepare_data
+from foredraft.integration.train.end_to_end import measure_end_to_end
 from foredraft.integration.train.export import export_draft
 from foredraft.integration.train.features import make_features
 from foredraft.integration.train.files import writing_to
@@ -49,12 +50,16 @@ def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcom
         )
         trainer.run()
     export_draft(folder, student, head_ids, parts)
+    with times.stage("measuring"):
+        end_to_end = measure_end_to_end(folder, config, load_target(config), samples)
+    export_draft(folder, student, head_ids, parts, end_to_end.num_draft_tokens)
     outcome = Outcome(
         target=parts.name,
         target_fingerprint=parts.fingerprint,
         dtype=dtype,
         samples=samples,
         log=trainer.log.entries,
+        end_to_end=end_to_end,
         coverage=coverage(samples, head_ids),
         seconds=times.seconds,
         num_weights=sum(weight.numel() for weight in student.parameters()),

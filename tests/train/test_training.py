@@ -244,4 +244,8 @@ def test_the_draft_file_holds_the_trained_weights(
     assert all(torch.equal(draft.tensors[name], trained[name].to(torch.bfloat16)) for name in trained)
     card = (folder / "README.md").read_text()
     assert "--train-tokens 600" in card
+    assert draft.num_draft_tokens == outcome.end_to_end.num_draft_tokens >= 1
+    assert outcome.end_to_end.greedy.num_drafted_tokens > 0 < outcome.end_to_end.sampled.num_drafted_tokens
+    assert set(outcome.end_to_end.speedups) == {1, 2, 3, 4}
+    assert "one drafting step costs" in card
     assert str(folder) not in card

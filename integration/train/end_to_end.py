@@ -1,0 +1,78 @@
+"""Stage 6: how the finished draft does in the engine, on prompts held out from its training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from foredraft.integration.align.costs import Costs, measure_costs
+from foredraft.integration.align.counts import AcceptanceCounts
+from foredraft.integration.align.measure import AlignPrompt, measure_acceptance
+from foredraft.integration.align.predict import best_num_draft_tokens, predicted_speedups
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.build import Target, build_engine
+from foredraft.integration.sampling_params import SamplingParams
+from foredraft.integration.train.samples import Sample
+
+DRAFT_TOKENS = 4
+MAX_SECONDS = 60.0
+"""For each temperature."""
+
+MAX_TOKENS = 128
+BATCH_SIZE = 8
+
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """Measured in the engine, with ``DRAFT_TOKENS`` drafted per step.
+
+    Attributes:
+        greedy, sampled: acceptance at temperature 0 and 1.
+        costs: of steps at batch 1; ``None`` if the prompts leave no room to measure.
+        speedups: predicted for greedy requests at batch 1, per K.
+    """
+
+    greedy: AcceptanceCounts
+    sampled: AcceptanceCounts
+    costs: Costs | None
+    speedups: dict[int, float]
+
+    @property
+    def num_draft_tokens(self) -> int:
+        """The K that pays best; 1 where none does."""
+        return (best_num_draft_tokens(self.speedups) if self.speedups else None) or 1
+
+
+def measure_end_to_end(folder: Path, config: Config, target: Target, samples: Sequence[Sample]) -> EndToEnd:
+    """Serve the prompts of the held-out samples with the draft in ``folder``.
+
+    Raises:
+        UserError: the engine does not fit into memory.
+    """
+    prompts = [
+        AlignPrompt("held out", sample.token_ids[: min(_prompt_len(sample), target.max_len - 1)])
+        for sample in samples
+        if sample.held_out and len(sample.token_ids) > 1
+    ]
+    longest = max(len(prompt.token_ids) for prompt in prompts)
+    sizes = {"max_num_seqs": BATCH_SIZE, "max_model_len": min(target.max_len, longest + MAX_TOKENS)}
+    values = {"proposer": "draft", "num_draft_tokens": DRAFT_TOKENS, "draft": {"model": str(folder)}}
+    engine = build_engine(
+        Config(**(config.model_dump() | values | {"engine": config.engine.model_dump() | sizes})), target
+    )
+    sampling = SamplingParams(max_tokens=MAX_TOKENS, seed=0)
+    greedy, sampled = (
+        measure_acceptance(
+            engine, prompts, temperature, sampling=sampling, batch_size=BATCH_SIZE, seconds=MAX_SECONDS
+        ).overall
+        for temperature in (0.0, 1.0)
+    )
+    costs = measure_costs(engine, [prompt.token_ids for prompt in prompts], 0.0, batch_size=1)
+    speedups = {} if costs is None else predicted_speedups(greedy.position_acceptance, costs)
+    return EndToEnd(greedy, sampled, costs, speedups)
+
+
+def _prompt_len(sample: Sample) -> int:
+    """Of a text that is no answer to anything, the first half is the prompt."""
+    return sample.prompt_len or len(sample.token_ids) // 2
