@@ -1,0 +1,68 @@
+"""The target's hidden states, as a draft that reads them gets them."""
+
+from __future__ import annotations
+
+import torch
+from toy_drafts import CPU, toy_target, trained_draft
+from toys import TOY_VOCAB, make_engine, toy_model
+
+from foredraft.integration.embedded.decoder import SlotDecoder
+from foredraft.integration.embedded.draft_forward import DraftForward
+from foredraft.integration.embedded.state_store import StateStore
+from foredraft.integration.sampling_params import SamplingParams
+from foredraft.proposers import Tokens
+
+CAPACITY = 8
+
+
+def test_states_are_read_by_row_and_position() -> None:
+    """Before the first position there are zeros, not what the row before or position 0 holds."""
+    store = StateStore(3, CAPACITY, 2, torch.float32, CPU)
+    places = torch.arange(3 * CAPACITY)
+    store.write(places, torch.stack((places // CAPACITY, places % CAPACITY), dim=1).float() + 1)
+    states = store.read([2, 0, 1], [-1, 3, -1], [3, 2, 1])
+    expected = [[0, 0], [3, 1], [3, 2], [1, 4], [1, 5], [0, 0]]
+    assert states.tolist() == expected
+    assert store.read([1], [0], [1]).tolist() == [[2, 1]], "reading changes nothing"
+
+
+def test_the_engine_keeps_the_states_of_committed_tokens() -> None:
+    """Equal to the target's own, prompt in chunks or not."""
+    model = toy_model(2)
+    prompt = [(5 * place + 1) % TOY_VOCAB for place in range(11)]
+    target = toy_target(model).prepared
+    decoder = SlotDecoder(target, 2, 32, 512, TOY_VOCAB, keep_states=True)
+    engine = make_engine(decoder, prefill_chunk=4)
+    (output,) = engine.generate([prompt], SamplingParams(temperature=0, max_tokens=5))
+    committed = [*prompt, *output.outputs[0].token_ids]
+    expected = model.model(torch.tensor([committed])).last_hidden_state[0]
+    assert decoder.hidden_states is not None
+    states = decoder.hidden_states.read([0], [0], [len(committed) - 1])
+    torch.testing.assert_close(states, expected[:-1], rtol=1e-4, atol=1e-4)
+
+
+def test_a_trained_draft_fuses_embedding_and_state() -> None:
+    """input_proj [norm(embedding), norm(state)], in that order, each with its own norm."""
+    model = toy_model(1)
+    draft = trained_draft(model)
+    generator = torch.Generator().manual_seed(0)
+    for name in ("embed_norm.weight", "state_norm.weight", "input_proj.weight"):
+        draft.tensors[name] = torch.randn(draft.tensors[name].shape, generator=generator)
+    forward = DraftForward(draft, toy_target(model).prepared, CPU, torch.float32)
+    token_ids, states = torch.tensor([3, 50]), torch.randn(2, 64, generator=generator)
+
+    def normed(values: torch.Tensor, name: str) -> torch.Tensor:
+        mean_square = values.pow(2).mean(-1, keepdim=True)
+        return values * torch.rsqrt(mean_square + model.config.rms_norm_eps) * draft.tensors[name]
+
+    embedded = normed(model.model.embed_tokens.weight[token_ids], "embed_norm.weight")
+    fused = torch.cat((embedded, normed(states, "state_norm.weight")), dim=1)
+    expected = fused @ draft.tensors["input_proj.weight"].T
+    torch.testing.assert_close(forward.embed(token_ids, states), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_pass_of_some_layers_keeps_no_states() -> None:
+    decoder = SlotDecoder(toy_target(toy_model(2)).prepared, 1, 8, 512, TOY_VOCAB, keep_states=True)
+    decoder.forward(Tokens(torch.tensor([1, 2]), [0], [0], [2]), layers=(0, 1))
+    assert decoder.hidden_states is not None
+    assert not decoder.hidden_states.read([0], [0], [2]).any()
