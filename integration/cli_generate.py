@@ -12,6 +12,7 @@ import typer
 
 from foredraft.integration.cli_options import with_config
 from foredraft.integration.config import Config, check_available
+from foredraft.integration.cli_explain import explain_decisions, lengths_summary
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.engine import CompletionOutput, RequestOutput
 from foredraft.integration.errors import UserError
@@ -34,6 +35,9 @@ def generate(
         bool, typer.Option("--raw", help="Continue the text as it is, without a chat template.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say on stderr why each number of draft tokens is chosen.")
+    ] = False,
 ) -> None:
     """Generate text from one prompt, and say what speculation brought.
 
@@ -44,11 +48,15 @@ def generate(
     if raw and system is not None:
         raise UserError("--system: needs the chat template, so it cannot go with --raw")
     engine = _engine(loaded.config)
+    if explain:
+        explain_decisions(engine)
     token_ids = text if raw else _chat_ids(engine, text, system)
     engine.add_request(REQUEST_ID, token_ids, loaded.config.sampling)
     started = time.perf_counter()
     output = _run(engine, stream=not as_json)
     seconds = time.perf_counter() - started
+    if explain:
+        print(lengths_summary(engine), file=sys.stderr)
     if as_json:
         print(json.dumps(_as_json(output, engine.num_draft_tokens, loaded.config, seconds)))
     else:

@@ -6,7 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -67,7 +68,8 @@ def _flag_parameter(option: str) -> inspect.Parameter:
     field = (section_model(section) or Config).model_fields[leaf]
     shown = "" if field.default is None else f" (default: {field.default})"
     flag = typer.Option(flag_name(option), help=f"{field.description}{shown}", rich_help_panel=PANEL)
-    optional = field.annotation | None  # type: ignore[operator]
+    # Typer knows no unions: "auto" or a number comes in as text, and is read as YAML.
+    optional = str | None if _is_mixed(option) else field.annotation | None  # type: ignore[operator]
     return _parameter(_parameter_name(option), Annotated[optional, flag])
 
 
@@ -79,8 +81,19 @@ def _parameter_name(option: str) -> str:
     return option.rpartition(".")[2]
 
 
+def _is_mixed(option: str) -> bool:
+    """Whether an option takes values of more than one type."""
+    section, _, leaf = option.rpartition(".")
+    annotation = (section_model(section) or Config).model_fields[leaf].annotation
+    return len(set(get_args(annotation)) - {NoneType}) > 1
+
+
 def _overrides(flags: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    overrides = {option: value for option, value in flags.items() if value is not None}
+    overrides = {
+        option: parse_yaml(value, flag_name(option)) if _is_mixed(option) else value
+        for option, value in flags.items()
+        if value is not None
+    }
     for setting in settings:
         option, equals, text = setting.partition("=")
         option = option.strip()

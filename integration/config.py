@@ -23,6 +23,8 @@ from foredraft.integration.sampling_params import describe
 
 BUILTIN_PROPOSERS = ("none", "ngram", "draft", "early_exit")
 UNAVAILABLE_PROPOSERS = ("early_exit",)
+AUTO = "auto"
+MAX_DRAFT_TOKENS = 32
 PROPOSER_GROUP = "foredraft.proposers"
 
 
@@ -47,12 +49,10 @@ class Config(BaseModel):
     proposer: str = Field(
         "ngram", description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin"
     )
-    num_draft_tokens: int | None = Field(
+    num_draft_tokens: int | str | None = Field(
         None,
-        ge=1,
-        le=32,
-        description="tokens drafted per step at most; more pays off only when most are accepted; "
-        "null = what suits the proposer",
+        description="tokens drafted per step at most, 1 to 32; auto = chosen for each request and step by what "
+        "it brings and costs, 0 included; null = a fixed number that suits the proposer",
     )
     verification_rule: Literal["block", "token"] = Field(
         "block",
@@ -89,6 +89,14 @@ class Config(BaseModel):
             raise ValueError(f"should be one of {', '.join(allowed)}{hint}")
         return value
 
+    @field_validator("num_draft_tokens", mode="plain")
+    @classmethod
+    def _number_or_auto(cls, value: Any) -> int | str | None:
+        whole = type(value) is int and 1 <= value <= MAX_DRAFT_TOKENS
+        if not (whole or value is None or value == AUTO):
+            raise ValueError(f"should be auto or a whole number from 1 to {MAX_DRAFT_TOKENS}")
+        return value  # type: ignore[no-any-return]
+
     @model_validator(mode="after")
     def _dtype_fits_device(self) -> Config:
         if self.device == "cpu" and self.dtype == "float16":
@@ -111,6 +119,12 @@ def check_available(config: Config) -> None:
     if config.proposer in UNAVAILABLE_PROPOSERS:
         usable = ", ".join(name for name in allowed_proposers() if name not in UNAVAILABLE_PROPOSERS)
         raise UserError(f"proposer: {config.proposer} is not available yet; use one of {usable}")
+
+
+def fixed_draft_tokens(config: Config) -> int | None:
+    """The configured number of draft tokens; ``None`` where it is left open, or ``auto``."""
+    number = config.num_draft_tokens
+    return number if isinstance(number, int) else None
 
 
 def section_model(name: str) -> type[BaseModel] | None:

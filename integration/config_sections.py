@@ -138,6 +138,11 @@ class EngineOptions(BaseModel):
     kv_cache_memory_gb: float = Field(
         default=4.0, gt=0.0, le=4096.0, description="memory for the attention cache, in GB"
     )
+    calibrate: bool = Field(
+        default=True,
+        description="time a few passes before the first run with num_draft_tokens auto, a second at most; the "
+        "times are kept in the cache",
+    )
     seed: int = Field(
         default=0, ge=0, lt=2**63, description="where the random numbers of requests without a seed start"
     )

@@ -1,5 +1,19 @@
 """What runs where, and how far ahead."""
 
-from foredraft.scheduler.speculation import DraftLengthController, FixedDraftLength
+from foredraft.scheduler.goodput import AdaptiveDraftLength
+from foredraft.scheduler.speculation import (
+    Decision,
+    DraftLengthController,
+    DraftRequest,
+    FixedDraftLength,
+    StepReport,
+)
 
-__all__ = ["DraftLengthController", "FixedDraftLength"]
+__all__ = [
+    "AdaptiveDraftLength",
+    "Decision",
+    "DraftLengthController",
+    "DraftRequest",
+    "FixedDraftLength",
+    "StepReport",
+]

@@ -10,8 +10,12 @@ from statistics import median
 from foredraft.integration.align.measure import controlled_by
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.proposers import Outcome
-from foredraft.scheduler.speculation import DraftLengthController, FixedDraftLength
+from foredraft.scheduler.speculation import (
+    DraftLengthController,
+    DraftRequest,
+    FixedDraftLength,
+    StepReport,
+)
 
 MIN_ROUNDS = 3
 """Measured even when time is over: one disturbed round must not decide."""
@@ -131,7 +135,8 @@ class _Settling(FixedDraftLength):
         self._steps_left = SETTLING_STEPS
         self.done = False
 
-    def observe(self, outcomes: Sequence[Outcome], step_time_s: float) -> None:
+    def observe(self, report: StepReport) -> None:
+        outcomes = report.outcomes
         all_started = len(self._started) == self._batch_size
         self._started |= {outcome.request_id for outcome in outcomes}
         if all_started:
@@ -157,8 +162,6 @@ class _Rotation(DraftLengthController):
         self.max_draft_tokens = engine.num_draft_tokens
         self.out_of_room = False
         self._batch_size = batch_size
-        self._phase_s = engine.metrics.seconds
-        self._before: dict[str, float] = {}
         self._round: list[_StepTimes] = []
         self._rounds: list[list[_StepTimes]] = []
 
@@ -178,19 +181,16 @@ class _Rotation(DraftLengthController):
             return True
         return self.num_rounds < MAX_ROUNDS and time.monotonic() < deadline
 
-    def draft_lengths(self, rooms: Sequence[int]) -> list[int]:
-        self._before = dict(self._phase_s)
-        self.out_of_room = min(rooms) < self.max_draft_tokens
-        return [min(len(self._round), max(room, 0)) for room in rooms]
+    def draft_lengths(self, requests: Sequence[DraftRequest], num_prefill_tokens: int = 0) -> list[int]:
+        self.out_of_room = min(request.room for request in requests) < self.max_draft_tokens
+        return [request.cap(len(self._round)) for request in requests]
 
-    def observe(self, outcomes: Sequence[Outcome], step_time_s: float) -> None:
+    def observe(self, report: StepReport) -> None:
+        outcomes = report.outcomes
         if self.out_of_room or len(outcomes) < self._batch_size:
             return
-        spent = {phase: self._phase_s[phase] - before for phase, before in self._before.items()}
-        draft_s = spent["propose"] if self._round else 0.0
-        self._round.append(
-            _StepTimes(spent["forward"] + spent["sample"], draft_s, step_time_s, outcomes[0].block_start)
-        )
+        draft_s = report.propose_s if self._round else 0.0
+        self._round.append(_StepTimes(report.target_s, draft_s, report.step_s, outcomes[0].block_start))
         if len(self._round) > self.max_draft_tokens:
             self._rounds.append(self._round)
             self._round = []

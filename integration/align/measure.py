@@ -11,8 +11,12 @@ from dataclasses import dataclass, field
 from foredraft.integration.align.counts import AcceptanceCounts, total
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.proposers import Outcome
-from foredraft.scheduler.speculation import DraftLengthController, FixedDraftLength
+from foredraft.scheduler.speculation import (
+    DraftLengthController,
+    DraftRequest,
+    FixedDraftLength,
+    StepReport,
+)
 
 NUM_SEEDS = 2**63
 
@@ -120,13 +124,13 @@ class _Recorder(FixedDraftLength):
         self._acceptance = acceptance
         self._seen: set[int] = set()
 
-    def draft_lengths(self, rooms: Sequence[int]) -> list[int]:
-        lengths = super().draft_lengths(rooms)
+    def draft_lengths(self, requests: Sequence[DraftRequest], num_prefill_tokens: int = 0) -> list[int]:
+        lengths = super().draft_lengths(requests)
         self._acceptance.num_allowed_tokens += sum(lengths)
         return lengths
 
-    def observe(self, outcomes: Sequence[Outcome], step_time_s: float) -> None:
-        for outcome in outcomes:
+    def observe(self, report: StepReport) -> None:
+        for outcome in report.outcomes:
             number = _number(outcome.request_id)
             category = self._prompts[number].category
             counts = self._acceptance.categories.setdefault(category, AcceptanceCounts())

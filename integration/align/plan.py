@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from foredraft.integration.compare.plan import replaced
-from foredraft.integration.config import Config, check_available
+from foredraft.integration.config import Config, check_available, fixed_draft_tokens
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
@@ -36,8 +36,9 @@ class AlignPlan:
     @property
     def num_draft_tokens(self) -> int:
         """K."""
-        assert self.config.num_draft_tokens is not None, "set by align_config"
-        return self.config.num_draft_tokens
+        num_draft_tokens = fixed_draft_tokens(self.config)
+        assert num_draft_tokens is not None, "set by align_config"
+        return num_draft_tokens
 
     @property
     def sampling(self) -> SamplingParams:
@@ -63,7 +64,7 @@ def align_config(loaded: LoadedConfig, draft_tokens: int | None) -> Config:
     chosen = replaced(
         config,
         proposer=proposer,
-        num_draft_tokens=draft_tokens or config.num_draft_tokens or DRAFT_TOKENS,
+        num_draft_tokens=draft_tokens or fixed_draft_tokens(config) or DRAFT_TOKENS,
         sampling=config.sampling.model_dump() | {"max_tokens": tokens},
     )
     check_available(chosen)

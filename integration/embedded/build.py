@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from foredraft.integration.config import Config, check_available
+from foredraft.integration.config import AUTO, Config, check_available, fixed_draft_tokens
+from foredraft.integration.embedded.calibration import pass_seconds
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.draft_loading import LoadedDraft, load_draft
 from foredraft.integration.embedded.engine import EmbeddedEngine
@@ -14,12 +15,17 @@ from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
 from foredraft.proposers import Proposer, create_proposer
-from foredraft.scheduler.speculation import FixedDraftLength
+from foredraft.proposers.draft_model import DraftModelProposer
+from foredraft.scheduler import AdaptiveDraftLength, DraftLengthController, FixedDraftLength
 
 __all__ = ["Target", "build_engine", "load_target"]
 
 DRAFT_TOKENS = 8
 """Drafted per step where neither the configuration nor a draft model says how many: right for ``ngram``."""
+
+AUTO_DRAFT_TOKENS = 16
+AUTO_MODEL_DRAFT_TOKENS = 8
+"""The most that ``num_draft_tokens: auto`` chooses; the second where every token drafted costs a pass."""
 
 
 def build_engine(config: Config, target: Target) -> EmbeddedEngine:
@@ -31,28 +37,50 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
     """
     check_available(config)
     draft = load_draft(config, target) if config.proposer == "draft" else None
-    num_draft_tokens = config.num_draft_tokens or (draft.num_draft_tokens if draft else DRAFT_TOKENS)
+    num_draft_tokens = _num_draft_tokens(config, draft)
     plan = plan_memory(config.engine, _bytes_per_position(target, draft), target.max_len)
     workspace = workspace_bytes(plan.num_rows, num_draft_tokens, target.vocab_size, drawn=draft is not None)
     check_free_memory(plan.num_bytes + workspace, target.device)
     proposer = _proposer(config, draft, plan)
+    decoder = SlotDecoder(
+        target.prepared,
+        plan.num_rows,
+        plan.capacity,
+        target.max_len,
+        target.vocab_size,
+        keep_states=proposer is not None and proposer.needs_hidden_states,
+    )
     return EmbeddedEngine(
-        SlotDecoder(
-            target.prepared,
-            plan.num_rows,
-            plan.capacity,
-            target.max_len,
-            target.vocab_size,
-            keep_states=proposer is not None and proposer.needs_hidden_states,
-        ),
+        decoder,
         proposer,
-        FixedDraftLength(num_draft_tokens),
+        _controller(config, target, decoder, proposer, num_draft_tokens),
         tokenizer=target.tokenizer,
         eos_ids=target.eos_ids,
         rule=config.verification_rule,
         prefill_chunk=config.engine.prefill_chunk_tokens,
         seed=config.engine.seed,
     )
+
+
+def _num_draft_tokens(config: Config, draft: LoadedDraft | None) -> int:
+    """Tokens drafted per step at most."""
+    if config.num_draft_tokens == AUTO:
+        return AUTO_MODEL_DRAFT_TOKENS if draft else AUTO_DRAFT_TOKENS
+    return fixed_draft_tokens(config) or (draft.num_draft_tokens if draft else DRAFT_TOKENS)
+
+
+def _controller(
+    config: Config, target: Target, decoder: SlotDecoder, proposer: Proposer | None, num_draft_tokens: int
+) -> DraftLengthController:
+    if config.num_draft_tokens != AUTO or proposer is None:
+        return FixedDraftLength(num_draft_tokens)
+    if not config.engine.calibrate:
+        return AdaptiveDraftLength(num_draft_tokens)
+    name = f"{target.fingerprint} {target.dtype} {config.engine.forward}"
+    draft_step_s = 0.0
+    if isinstance(proposer, DraftModelProposer) and not proposer.needs_hidden_states:
+        draft_step_s = pass_seconds(proposer.decoder, f"draft {config.draft.model} of {name}")[1]
+    return AdaptiveDraftLength(num_draft_tokens, pass_seconds(decoder, name), draft_step_s)
 
 
 def _proposer(config: Config, draft: LoadedDraft | None, plan: MemoryPlan) -> Proposer | None:

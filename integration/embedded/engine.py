@@ -30,7 +30,7 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
 from foredraft.proposers.decoder import Decoder
-from foredraft.scheduler.speculation import DraftLengthController
+from foredraft.scheduler.speculation import DraftLengthController, DraftRequest, StepReport
 from foredraft.verifier import PADDING, Draft, SamplingBatch, Verdict, request_key, verify
 
 logger = logging.getLogger(__name__)
@@ -158,10 +158,12 @@ class EmbeddedEngine(Engine):
     def _advance(self, rows: list[ScheduledRow]) -> None:
         """Draft, verify, accept: one target pass over every scheduled row and its draft."""
         started = time.perf_counter()
+        before = dict(self.metrics.seconds)
         sampled = [row for row in rows if row.samples]
         sampling = sampling_batch([row.sequence for row in sampled], self.decoder.device)
+        asked = self._draft_lengths(rows, sampled)
         with self.metrics.timed("propose"):
-            draft, drafted = self._propose(sampled, sampling)
+            draft, drafted = self._propose(sampled, asked, sampling)
         with self.metrics.timed("forward"):
             logits = self._target_pass(rows, sampled, drafted)
         if not sampled:
@@ -174,8 +176,21 @@ class EmbeddedEngine(Engine):
         if self.proposer is not None:
             with self._guarded("observe"):
                 self.proposer.observe(outcomes)
+        num_tokens = sum(row.num_new for row in rows) + sum(map(len, drafted))
+        spent = {phase: self.metrics.seconds[phase] - seconds for phase, seconds in before.items()}
+        asked_of = {row.sequence.sequence_id: length for row, length in zip(sampled, asked, strict=True)}
+        self.controller.observe(
+            StepReport(
+                outcomes=outcomes,
+                asked=[asked_of[outcome.request_id] for outcome in outcomes],
+                propose_s=spent["propose"],
+                target_s=spent["forward"] + spent["sample"],
+                step_s=time.perf_counter() - started,
+                num_tokens=num_tokens,
+                num_prefill_tokens=_num_prefill_tokens(rows),
+            )
+        )
         self._retire_finished(sampled)
-        self.controller.observe(outcomes, time.perf_counter() - started)
 
     def _admit(self) -> None:
         while self._waiting and self._free_rows:
@@ -206,10 +221,27 @@ class EmbeddedEngine(Engine):
             rows.append(ScheduledRow(sequence, sequence.row, start, num_new, samples=num_new == pending))
         return rows
 
-    def _propose(self, rows: list[ScheduledRow], sampling: SamplingBatch) -> tuple[Draft, list[list[int]]]:
+    def _draft_lengths(self, rows: list[ScheduledRow], sampled: list[ScheduledRow]) -> list[int]:
+        """How many tokens each sampling row may draft."""
+        if self.proposer is None or not sampled:
+            return [0] * len(sampled)
+        requests = [
+            DraftRequest(
+                row.sequence.sequence_id,
+                room=row.sequence.room - 1 if row.decodes else 0,
+                context_len=len(row.sequence.token_ids),
+                max_draft_tokens=row.sequence.params.num_draft_tokens,
+            )
+            for row in sampled
+        ]
+        asked = self.controller.draft_lengths(requests, _num_prefill_tokens(rows))
+        self.metrics.count_lengths(requests, asked, self.controller.decision)
+        return asked
+
+    def _propose(
+        self, rows: list[ScheduledRow], allowed: list[int], sampling: SamplingBatch
+    ) -> tuple[Draft, list[list[int]]]:
         """The draft of every sampling row; empty where it may not draft or the proposer failed."""
-        rooms = [row.sequence.room - 1 if row.decodes else 0 for row in rows]
-        allowed = self.controller.draft_lengths(rooms) if self.proposer is not None else [0] * len(rows)
         if self.proposer is not None and any(allowed):
             context = DraftContext(
                 request_ids=[row.sequence.sequence_id for row in rows],
@@ -308,6 +340,7 @@ class EmbeddedEngine(Engine):
         self._release(sequence, reason)
 
     def _release(self, sequence: Sequence, reason: ReleaseReason) -> None:
+        self.controller.release(sequence.sequence_id)
         if self.proposer is not None:
             with self._guarded("release"):
                 self.proposer.release(sequence.sequence_id, reason)
@@ -341,6 +374,10 @@ def _append(sequence: Sequence, emitted: list[int]) -> int:
     if not sequence.finished:
         sequence.finish("error", NO_TOKEN)
     return kept
+
+
+def _num_prefill_tokens(rows: list[ScheduledRow]) -> int:
+    return sum(row.num_new for row in rows if not row.decodes)
 
 
 def _count(sequence: Sequence, outcome: Outcome) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from foredraft.proposers.base import Outcome
+from foredraft.scheduler.speculation import Decision, DraftRequest
 
 PHASES = ("propose", "forward", "sample", "total")
 
@@ -20,6 +22,10 @@ class EngineMetrics:
         num_emitted_tokens: tokens delivered, accepted drafts included.
         accepted_per_position: how often the draft token at each place of a block was accepted.
         verified_per_position: how often there was one.
+        length_counts: how often a request that could draft was given each length.
+        num_probes: drafts beyond the plan, to learn.
+        predicted_tokens_per_s: of the last decision; ``None`` before one.
+            ``num_emitted_tokens / seconds["total"]`` is what came of them.
         seconds: per phase: ``propose`` (drafting), ``forward`` (the target pass), ``sample`` (logits to
             tokens), ``total`` (the whole step); what is left of the total is bookkeeping.
     """
@@ -31,7 +37,21 @@ class EngineMetrics:
     num_proposer_faults: int = 0
     accepted_per_position: list[int] = field(default_factory=list)
     verified_per_position: list[int] = field(default_factory=list)
+    length_counts: Counter[int] = field(default_factory=Counter)
+    num_probes: int = 0
+    predicted_tokens_per_s: float | None = None
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    def count_lengths(
+        self, requests: Sequence[DraftRequest], lengths: Sequence[int], decision: Decision | None
+    ) -> None:
+        """Add what a controller chose."""
+        self.length_counts.update(
+            length for request, length in zip(requests, lengths, strict=True) if request.room > 0
+        )
+        if decision is not None:
+            self.num_probes += decision.num_probes
+            self.predicted_tokens_per_s = decision.predicted_tokens_per_s
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -1,0 +1,73 @@
+"""What passes of a model cost on this machine, timed once and kept in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from foredraft.integration.models.cache import cache_root
+from foredraft.proposers.decoder import Decoder, Tokens
+
+PASS_SIZES = (1, 2, 4, 8, 16, 32, 64)
+REPEATS = 3
+MAX_SECONDS = 1.0
+"""No size is begun later."""
+
+
+def pass_seconds(decoder: Decoder, name: str) -> dict[int, float]:
+    """Seconds by tokens in a pass, head included; from the cache if this model was timed here before.
+
+    Args:
+        decoder: idle; its first row is used and left empty.
+        name: of the model and the format it is computed in.
+    """
+    path = cache_root() / "pass_times" / f"{_key(decoder, name)}.json"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return {int(size): float(seconds) for size, seconds in json.loads(path.read_text()).items()}
+    measured = _measure(decoder)
+    _keep(path, measured)
+    return measured
+
+
+def _key(decoder: Decoder, name: str) -> str:
+    on_gpu = decoder.device.type == "cuda"
+    device = torch.cuda.get_device_name(decoder.device) if on_gpu else f"cpu {torch.get_num_threads()} threads"
+    return hashlib.sha256(f"{name} {device}".encode()).hexdigest()[:32]
+
+
+def _keep(path: Path, measured: dict[int, float]) -> None:
+    """Best effort: without a cache the passes are timed again next time."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(measured))
+        temporary.replace(path)
+
+
+def _measure(decoder: Decoder) -> dict[int, float]:
+    _timed(decoder, 1)  # what happens once per process
+    deadline = time.monotonic() + MAX_SECONDS
+    seconds: dict[int, float] = {}
+    for size in PASS_SIZES:
+        if size > min(decoder.capacity, decoder.max_len) or (seconds and time.monotonic() > deadline):
+            break
+        seconds[size] = median(_timed(decoder, size) for _ in range(REPEATS))
+    return seconds
+
+
+def _timed(decoder: Decoder, size: int) -> float:
+    """Seconds of one pass over ``size`` tokens of an empty row."""
+    tokens = Tokens(torch.zeros(size, dtype=torch.int64, device=decoder.device), [0], [0], [size])
+    decoder.truncate(0, 0)
+    started = time.perf_counter()
+    decoder.head(decoder.forward(tokens))[-1, 0].item()  # waits for the device
+    elapsed = time.perf_counter() - started
+    decoder.truncate(0, 0)
+    return elapsed
