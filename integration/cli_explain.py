@@ -26,4 +26,6 @@ def lengths_summary(engine: EmbeddedEngine, name: str = "") -> str:
     if metrics.predicted_tokens_per_s is None:
         return f"{text}; the number is fixed"
     realised = metrics.num_emitted_tokens / metrics.seconds["total"]
-    return f"{text}; predicted {metrics.predicted_tokens_per_s:.1f} tokens/s at the end, realised {realised:.1f}"
+    return (
+        f"{text}; predicted {metrics.predicted_tokens_per_s:.1f} tokens/s at the end, realised {realised:.1f}"
+    )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foredraft.integration.cli_explain import explain_decisions, lengths_summary
 from foredraft.integration.cli_options import with_config
 from foredraft.integration.config import Config, check_available
-from foredraft.integration.cli_explain import explain_decisions, lengths_summary
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.engine import CompletionOutput, RequestOutput
 from foredraft.integration.errors import UserError

@@ -59,7 +59,10 @@ class SamplingParams(BaseModel):
     min_tokens: int = Field(0, ge=0, description="no end of sequence before this many tokens")
     max_tokens: int = Field(16, ge=1, description="tokens to generate at most; cut to the room left")
     num_draft_tokens: int | None = Field(
-        None, ge=0, le=32, description="tokens drafted per step at most; 0 = no speculation, null = no own limit"
+        None,
+        ge=0,
+        le=32,
+        description="tokens drafted per step at most; 0 = no speculation, null = no own limit",
     )
     logprobs: int | None = Field(
         None, ge=0, le=MAX_LOGPROBS, description="log-probabilities per output token"

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 FORGETTING = 0.98
 RIDGE = 1e-3
@@ -36,7 +37,7 @@ class DraftingCost:
         """Seconds."""
         return float(self._costs[3])
 
-    def seconds(self, num_steps: Floats, num_asked: Floats, num_unread: float = 0.0) -> Floats:
+    def seconds(self, num_steps: Ints, num_asked: Ints, num_unread: float = 0.0) -> Floats:
         """Predicted seconds, elementwise; 0 without a step."""
         fixed, per_step, per_asked, per_unread = self._costs
         return np.asarray(

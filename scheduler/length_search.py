@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-PRICES = np.array([0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9])
+PRICES = np.array([0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.4, 0.5, 0.65, 0.85])
 """Accepted tokens that a token more in the pass must be worth."""
 
-Cost = Callable[[Floats, Floats, Floats], Floats]
+Cost = Callable[[Floats, Ints, Ints], Floats]
 """(tokens drafted, drafting steps, tokens asked for) -> seconds of the step, elementwise."""
 
 
@@ -35,9 +35,9 @@ class Search:
 
     Attributes:
         depths: [D] drafting steps of each depth, the first 0.
-        lengths: [P, B, D] lengths under each price and depth.
-        tokens_per_s: [P, D] predicted.
-        seconds: [P, D] of the step.
+        lengths: [D, P, B] lengths under each depth and price.
+        tokens_per_s: [D, P] predicted.
+        seconds: [D, P] of the step.
     """
 
     depths: Ints
@@ -47,12 +47,12 @@ class Search:
 
     def best(self) -> Plan:
         """The fastest plan; of equals the shortest."""
-        depth, price = divmod(int(np.argmax(self.tokens_per_s.T)), len(PRICES))
+        depth, price = divmod(int(np.argmax(self.tokens_per_s)), len(PRICES))
         return Plan(price, depth) if depth else PLAIN
 
     def rate(self, plan: Plan) -> float:
         """Predicted tokens per second of a plan."""
-        return float(self.tokens_per_s[plan.price, plan.depth])
+        return float(self.tokens_per_s[plan.depth, plan.price])
 
 
 def depths_up_to(longest: int) -> Ints:
@@ -63,39 +63,68 @@ def depths_up_to(longest: int) -> Ints:
     return np.array(depths, dtype=np.int64)
 
 
-def search_lengths(
-    accepted: Floats, drafted: Floats, caps: Ints, entry_tokens: Floats, depths: Ints, cost: Cost
-) -> Search:
-    """Tokens per second of every price and depth; each request drafts as far as its tokens are worth the price.
+@dataclass(frozen=True)
+class Yields:
+    """What B requests bring by length.
 
-    For a given depth the best lengths maximise (emitted) - price * (tokens in the pass) at some price, request
-    by request: the price is scanned instead of the lengths of B requests.
+    Attributes:
+        emitted: [K + 1, B] accepted tokens by length, less what it costs to take up drafting.
+        drafted: [K + 1, B] tokens drafted by length.
+        caps: [B] longest length.
+    """
+
+    emitted: Floats
+    drafted: Floats
+    caps: Ints
+
+
+def yields_by_length(accepted: Floats, drafted: Floats, caps: Ints, entry_tokens: Floats) -> Yields:
+    """Sums over the places.
 
     Args:
         accepted, drafted: [B, K], see ``AcceptanceEstimator.yields``.
-        caps: [B] longest length of each request.
         entry_tokens: [B] what it costs to take up drafting, in emitted tokens.
     """
     num_requests, num_places = accepted.shape
-    emitted_by = np.zeros((num_requests, num_places + 1))
-    tokens_by = np.zeros((num_requests, num_places + 1))
-    np.cumsum(accepted, axis=1, out=emitted_by[:, 1:])
-    np.cumsum(drafted, axis=1, out=tokens_by[:, 1:])
-    emitted_by[:, 1:] -= entry_tokens[:, None]
-    lengths = _best_lengths(emitted_by, tokens_by, caps)[:, :, depths]
-    flat = lengths + (np.arange(num_requests) * (num_places + 1))[:, None]
-    num_emitted = num_requests + emitted_by.ravel()[flat].sum(axis=1)
-    num_tokens = tokens_by.ravel()[flat].sum(axis=1)
-    steps = np.broadcast_to(depths, num_tokens.shape).astype(np.float64)
-    seconds = cost(num_tokens, steps, lengths.sum(axis=1).astype(np.float64))
+    emitted_by = np.zeros((num_places + 1, num_requests))
+    drafted_by = np.zeros((num_places + 1, num_requests))
+    np.cumsum(accepted.T, axis=0, out=emitted_by[1:])
+    np.cumsum(drafted.T, axis=0, out=drafted_by[1:])
+    emitted_by[1:] -= entry_tokens
+    return Yields(emitted_by, drafted_by, caps)
+
+
+def search_lengths(yields: Yields, depths: Ints, cost: Cost) -> Search:
+    """Tokens per second of every depth and price; each request drafts as far as its tokens are worth the price.
+
+    For a given depth the best lengths maximise emitted - price * drafted tokens at some price, request by
+    request: the price is scanned instead of the lengths of B requests.
+    """
+    num_requests = len(yields.caps)
+    lengths = _best_lengths(yields, PRICES)[depths]
+    flat = lengths * num_requests + np.arange(num_requests)
+    num_emitted = num_requests + yields.emitted.ravel()[flat].sum(axis=2)
+    num_drafted = yields.drafted.ravel()[flat].sum(axis=2)
+    steps = np.broadcast_to(depths[:, None], num_drafted.shape)
+    seconds = cost(num_drafted, steps, lengths.sum(axis=2))
     return Search(depths, lengths, num_emitted / seconds, seconds)
 
 
-def _best_lengths(emitted_by: Floats, tokens_by: Floats, caps: Ints) -> Ints:
-    """[P, B, K + 1]: the best length of each request, not above each depth."""
-    places = np.arange(emitted_by.shape[1])
-    worth = emitted_by - PRICES[:, None, None] * tokens_by
-    worth = np.where(places <= caps[:, None], worth, -np.inf)
-    is_best = np.zeros(worth.shape, dtype=bool)
-    is_best[:, :, 1:] = worth[:, :, 1:] > np.maximum.accumulate(worth, axis=2)[:, :, :-1]
-    return np.asarray(np.maximum.accumulate(np.where(is_best, places, 0), axis=2))
+def lengths_under(plan: Plan, yields: Yields, depths: Ints) -> Ints:
+    """[B] lengths of one plan."""
+    depth = int(depths[plan.depth])
+    shallow = Yields(yields.emitted[: depth + 1], yields.drafted[: depth + 1], yields.caps)
+    return np.asarray(_best_lengths(shallow, PRICES[plan.price : plan.price + 1])[-1, 0])
+
+
+def _best_lengths(yields: Yields, prices: Floats) -> Ints:
+    """[K + 1, P, B]: the best length of each request at each price, not above each depth."""
+    num_lengths, num_requests = yields.emitted.shape
+    lengths = np.zeros((num_lengths, len(prices), num_requests), dtype=np.int64)
+    best = np.zeros((len(prices), num_requests))
+    for length in range(1, num_lengths):
+        emitted = np.where(yields.caps < length, -np.inf, yields.emitted[length])
+        worth = emitted - prices[:, None] * yields.drafted[length]
+        lengths[length] = np.where(worth > best, length, lengths[length - 1])
+        np.maximum(best, worth, out=best)
+    return lengths

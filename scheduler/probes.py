@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from foredraft.scheduler.request_slots import Ints, grown
 from foredraft.scheduler.step_cost import batch_class
 
 MAX_INTERVAL = 24
@@ -14,37 +16,44 @@ MAX_CHECK_INTERVAL = 128
 """Steps between the checks of a batch at most."""
 
 
+class RequestProbes:
+    """Per request: after a probe that brought nothing the next one comes twice as late, else four times as soon.
+
+    Requests are named by their rows (``RequestSlots``).
+    """
+
+    def __init__(self) -> None:
+        self._due = np.zeros(1, dtype=np.int64)
+        self._interval = np.zeros(1, dtype=np.int64)
+
+    def fit(self, size: int) -> None:
+        """Make room for so many rows."""
+        if len(self._due) < size:
+            self._due, self._interval = grown(self._due, size), grown(self._interval, size)
+
+    def clear(self, slot: int) -> None:
+        """Forget a request; the next one in its row may probe at once."""
+        self._due[slot] = self._interval[slot] = 0
+
+    def due(self, slots: Ints, step: int) -> Ints:
+        """Places of the requests whose turn it is, the most overdue first."""
+        due = self._due[slots]
+        places = np.flatnonzero(due <= step)
+        return places[np.argsort(due[places], kind="stable")]
+
+    def drafted(self, slots: Ints, num_drafted: Ints, num_accepted: Ints, step: int) -> None:
+        """Requests were asked for drafts, by probe or by plan. One that found nothing to draft may try again."""
+        longer = np.clip(2 * self._interval[slots], 2, MAX_INTERVAL)
+        sooner = np.maximum(self._interval[slots] // 4, 1)
+        interval = np.where(num_accepted > 0, sooner, longer)
+        self._interval[slots] = np.where(num_drafted > 0, interval, self._interval[slots])
+        self._due[slots] = step + np.where(num_drafted > 0, interval, 1)
+
+
 @dataclass
 class _Backoff:
     interval: int
     due: int
-
-
-class RequestProbes:
-    """Per request: after a probe that brought nothing the next one comes twice as late, else at once."""
-
-    def __init__(self) -> None:
-        self._requests: dict[str, _Backoff] = {}
-
-    def due(self, request_ids: Sequence[str], step: int) -> list[int]:
-        """Places of the requests whose turn it is, the most overdue first."""
-        waiting = [(self._of(name, step).due, place) for place, name in enumerate(request_ids)]
-        return [place for due, place in sorted(waiting) if due <= step]
-
-    def drafted(self, request_id: str, num_accepted: int, step: int) -> None:
-        """A request drafted, by probe or by plan."""
-        backoff = self._of(request_id, step)
-        backoff.interval = 1 if num_accepted else min(2 * backoff.interval, MAX_INTERVAL)
-        backoff.due = step + backoff.interval
-
-    def release(self, request_id: str) -> None:
-        """Forget a request."""
-        self._requests.pop(request_id, None)
-
-    def _of(self, request_id: str, step: int) -> _Backoff:
-        if request_id not in self._requests:
-            self._requests[request_id] = _Backoff(1, step)
-        return self._requests[request_id]
 
 
 class BatchChecks:

@@ -60,10 +60,10 @@ class Decision:
         num_draft_tokens: the longest length given by plan; 0 = nothing is drafted, except by a probe.
         num_probes: requests that draft beyond the plan, to learn.
         predicted_tokens_per_s: emitted tokens over seconds of the step.
-        candidates: the same for each length in question.
+        reason: in a few words.
+        candidates: the same for each length in question. This and the rest are given when the plan changes.
         acceptance: of the requests together, at each place: how often a token asked for there is accepted.
         costs_s: seconds of a step without drafts, and of the chosen one.
-        reason: in a few words.
     """
 
     num_draft_tokens: int

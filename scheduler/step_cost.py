@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-KNOTS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024], dtype=float)
+KNOTS = np.array(
+    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024], dtype=float
+)
 _LOGS = np.log2(KNOTS)
 
 # Of the logarithm of the seconds. A machine gets slower and faster as a whole, by a few per cent per step; how
@@ -25,7 +27,7 @@ GUESS = 1.0 + KNOTS / 32
 SEED_ERROR = 0.5**2
 NO_SEED_ERROR = 10.0**2
 OTHER_BATCH_ERROR = 0.3**2
-CLIP = 4.0
+CLIP = 2.5
 """Standard errors beyond which a time counts no more: a pause of the machine must not decide."""
 
 

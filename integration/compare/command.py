@@ -42,6 +42,9 @@ Temperatures = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Prompts per workload at most.", metavar="PROMPTS")]
 Repeats = Annotated[int, typer.Option(min=1, help="How often each prompt is served.", metavar="TIMES")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say on stderr why each number of draft tokens is chosen.")
+]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the result to this file.", metavar="FILE")
 ]
@@ -57,6 +60,7 @@ def compare(
     limit: Limit = None,
     repeats: Repeats = 1,
     json_file: JsonFile = None,
+    explain: Explain = False,
 ) -> None:
     """Measure proposers against plain decoding on the same prompts, and check that the output is the same.
 
@@ -79,11 +83,11 @@ def compare(
     request_params(config, config.sampling.temperature, seed=0)
     if json_file is not None:
         check_writable(json_file)
-    if not _run(plan, json_file):
+    if not _run(plan, json_file, explain=explain):
         raise typer.Exit(INTERRUPTED)
 
 
-def _run(plan: ComparePlan, json_file: Path | None) -> bool:
+def _run(plan: ComparePlan, json_file: Path | None, *, explain: bool) -> bool:
     """Measure, show and write; ``False`` if the user interrupted it."""
     from foredraft.integration.compare.document import result_document, run_label, write_json
     from foredraft.integration.compare.prompts import encode_prompts, load_workloads
@@ -99,7 +103,7 @@ def _run(plan: ComparePlan, json_file: Path | None) -> bool:
     prompts = {name: encode_prompts(each, target.tokenizer, max_len) for name, each in workloads.items()}
     blocks, interrupted = [], False
     try:
-        for block in run_comparison(plan, target, prompts):
+        for block in run_comparison(plan, target, prompts, explain=explain):
             blocks.append(block)
     except KeyboardInterrupt:
         interrupted = True

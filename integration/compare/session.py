@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from foredraft.integration.cli_explain import explain_decisions, lengths_summary
 from foredraft.integration.compare.measure import MeasuredBlock, measure, warm_up
 from foredraft.integration.compare.output_check import OutputChecker
 from foredraft.integration.compare.plan import BASELINE, ComparePlan, replaced
@@ -18,12 +20,13 @@ from foredraft.integration.errors import UserError
 
 
 def run_comparison(
-    plan: ComparePlan, target: Target, prompts: Mapping[str, Sequence[Prompt]]
+    plan: ComparePlan, target: Target, prompts: Mapping[str, Sequence[Prompt]], *, explain: bool = False
 ) -> Iterator[MeasuredBlock]:
     """Yield the blocks as they are completed.
 
     Args:
         prompts: per workload of the plan.
+        explain: say on stderr why each number of draft tokens is chosen.
 
     Raises:
         UserError: the engines do not fit into memory.
@@ -38,7 +41,12 @@ def run_comparison(
     )
     with _progress(len(engines) * sum(map(len, requests.values()))) as advance:
         warm_up(engines, next(iter(requests.values()))[0])
+        speculating = {name: engine for name, engine in engines.items() if explain and name != BASELINE}
+        for name, engine in speculating.items():
+            explain_decisions(engine, name)
         yield from measure(engines, requests, checker, advance)
+        for name, engine in speculating.items():
+            print(lengths_summary(engine, name), file=sys.stderr)
 
 
 def build_engines(

@@ -38,7 +38,9 @@ def pass_seconds(decoder: Decoder, name: str) -> dict[int, float]:
 
 def _key(decoder: Decoder, name: str) -> str:
     on_gpu = decoder.device.type == "cuda"
-    device = torch.cuda.get_device_name(decoder.device) if on_gpu else f"cpu {torch.get_num_threads()} threads"
+    device = (
+        torch.cuda.get_device_name(decoder.device) if on_gpu else f"cpu {torch.get_num_threads()} threads"
+    )
     return hashlib.sha256(f"{name} {device}".encode()).hexdigest()[:32]
 
 

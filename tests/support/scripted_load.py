@@ -46,7 +46,9 @@ class Load:
     def best_rate(self, step: int) -> float:
         """Tokens per second of the best lengths, the law being known. Tries them all, so only for small batches."""
         num_requests = self.batch(step)
-        laws = {(self.acceptance(step, request), self.drafts(step, request)) for request in range(num_requests)}
+        laws = {
+            (self.acceptance(step, request), self.drafts(step, request)) for request in range(num_requests)
+        }
         choices = range(self.max_draft_tokens + 1)
         alike = ([length] * num_requests for length in choices)
         combinations = product(choices, repeat=num_requests) if len(laws) > 1 else alike
@@ -89,7 +91,9 @@ class Run:
         return max(self.lengths[step])
 
 
-def play(load: Load, controller: DraftLengthController, num_steps: int, seed: int = 0, best: bool = True) -> Run:
+def play(
+    load: Load, controller: DraftLengthController, num_steps: int, seed: int = 0, best: bool = True
+) -> Run:
     """Let a controller choose, and tell it what the script makes of it."""
     rng = np.random.default_rng(seed)
     run = Run()
