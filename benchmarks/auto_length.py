@@ -67,9 +67,8 @@ def main() -> None:
             tokens.setdefault(key, []).append(run.tokens_per_s)
     for (workload, batch_size, name), values in ratios.items():
         rate = median_interval(tokens[workload, batch_size, name])["median"]
-        print(
-            f"{workload:16} batch {batch_size:3}  {name:12} {rate:8.1f} tokens/s, ratio {shown(median_interval(values))}"
-        )
+        ratio = shown(median_interval(values))
+        print(f"{workload:16} batch {batch_size:3}  {name:12} {rate:8.1f} tokens/s, ratio {ratio}")
     print_json(
         "auto_length",
         vars(options),

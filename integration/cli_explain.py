@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def explain_decisions(engine: EmbeddedEngine, name: str = "") -> None:
-    """Print a line whenever the plan of the engine's controller changes, behind the engine's name if it has one."""
+    """Print a line whenever the plan of the engine's controller changes, behind ``name`` if there is one."""
     prefix = f"explain {name}: " if name else "explain: "
     engine.controller.on_change = lambda line: print(prefix + line, file=sys.stderr)
 

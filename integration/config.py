@@ -51,8 +51,8 @@ class Config(BaseModel):
     )
     num_draft_tokens: int | str | None = Field(
         None,
-        description="tokens drafted per step at most, 1 to 32; auto = chosen for each request and step by what "
-        "it brings and costs, 0 included; null = a fixed number that suits the proposer",
+        description="tokens drafted per step at most, 1 to 32; auto = chosen for each request and step by "
+        "what it brings and costs, 0 included; null = a fixed number that suits the proposer",
     )
     verification_rule: Literal["block", "token"] = Field(
         "block",

@@ -140,8 +140,8 @@ class EngineOptions(BaseModel):
     )
     calibrate: bool = Field(
         default=True,
-        description="time a few passes before the first run with num_draft_tokens auto, a second at most; the "
-        "times are kept in the cache",
+        description="time a few passes before the first run with num_draft_tokens auto, a second or so; "
+        "the times are kept in the cache",
     )
     seed: int = Field(
         default=0, ge=0, lt=2**63, description="where the random numbers of requests without a seed start"

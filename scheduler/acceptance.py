@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 SLOW_DECAY = 0.97
 FAST_DECAY = 0.8
-"""Per step that drafted. Means over about 30 steps are used; means over about 5 notice when they are outdated."""
+"""Per step that drafted. Means over about 30 steps are used; those over about 5 notice a change."""
 
 RECENT_VARIANCE = (1 - FAST_DECAY) / (1 + FAST_DECAY)
 """Of the mean over the recent steps, in units of a single one's."""
@@ -29,7 +29,7 @@ SHARED_WEIGHT = 5.0
 """Observations that the other requests count for."""
 
 STALE_DECAY = 0.985
-"""Per step that drafted, for places further on: what was learned there is slowly forgotten, and tried again."""
+"""Per step that drafted, for places further on: what was learned there is forgotten, and tried again."""
 
 JUDGED, ACCEPTED, ASKED, DRAFTED = range(4)
 
@@ -78,7 +78,7 @@ class AcceptanceEstimator:
         return np.asarray(np.cumprod(self._shared_rates()[0]))
 
     def yields(self, slots: Ints) -> tuple[Floats, Floats]:
-        """Of each request and place, if it is asked for: how likely accepted, and how likely drafted; [B, K]."""
+        """Of each request and place that is asked for: how likely accepted, how likely drafted; [B, K]."""
         accepting, drafting = self._shared_rates()
         counts = self._counts[slots]
         rates = (counts[:, ACCEPTED] + SHARED_WEIGHT * accepting) / (counts[:, JUDGED] + SHARED_WEIGHT)
@@ -133,7 +133,7 @@ class AcceptanceEstimator:
                 self._start_over(row, self._recent[row])
 
     def _start_over(self, row: int, recent: Floats) -> None:
-        """Keep of a request's counts no more weight than the recent steps have, and at the first place these."""
+        """Give a request's counts no more weight than its recent steps have; at the first place keep only these."""
         counts = self._counts[row, :2]
         counts *= recent[0] / max(counts[JUDGED, 0], recent[0])
         counts[:, 0] = recent

@@ -17,7 +17,7 @@ SURPRISING_AFTER = 5
 
 
 class DraftingCost:
-    """Least squares with forgetting: fixed + per step + per token asked for + per unread token, none negative.
+    """Least squares with forgetting: fixed, per step, per token asked for, per unread token; none negative.
 
     A step of a draft model over R requests costs a + b R seconds, so that K steps cost a K + b (all tokens
     asked for). What it reads first, because it sat idle, is counted by token.

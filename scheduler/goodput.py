@@ -35,10 +35,10 @@ STOP_GAIN = 1.005
 """The same for no drafts at all, where the promise of never being slower is at stake."""
 
 FRESH_GAIN, FRESH_STEPS = 0.06, 20.0
-"""What either must promise more just after drafting was begun or ended, and for how long: estimates are noisy."""
+"""What either must promise more just after drafting began or ended, and for how many steps."""
 
 MAX_BOOKED = 5.0
-"""Plain steps that the drafting of one step is booked with at most: a pause of the machine is not its fault."""
+"""Plain steps that one step's drafting is booked with at most: a pause of the machine is not its fault."""
 
 SEARCH_EVERY = 16
 """Requests per step between two searches."""
@@ -49,7 +49,7 @@ ENTRY_STEPS = 32
 
 @dataclass(frozen=True)
 class _Batch:
-    """The requests of a step: [B] slots, rooms, caps, and tokens that a draft model would first have to read."""
+    """The requests of a step: [B] slots, rooms, caps, and tokens that a draft model would have to read first."""
 
     slots: Ints
     rooms: Ints
@@ -59,7 +59,7 @@ class _Batch:
 
 
 class AdaptiveDraftLength(DraftLengthController):
-    """Chooses lengths by expected tokens per second of the whole batch, from acceptance and costs it measures.
+    """Chooses lengths by expected tokens per second of the whole batch, from measured acceptance and costs.
 
     See docs/controller.md for the model, the probes and the bound on what it can lose.
 
@@ -223,7 +223,7 @@ class AdaptiveDraftLength(DraftLengthController):
         return Plan(0, max(1, self._plan.depth + (1 if self._deeper else -1)))
 
     def _with_probes(self, lengths: Ints, batch: _Batch) -> tuple[Ints, int]:
-        """One token for requests that the plan leaves out and whose turn it is, as far as that can be paid."""
+        """A token for requests that the plan leaves out and whose turn it is, as far as that can be paid."""
         due = self._probes.due(batch.slots, self._step)
         due = due[(lengths[due] == 0) & (batch.caps[due] > 0)]
         for chosen in (due, due[:1]):
@@ -292,7 +292,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._read[slots] = np.array([outcome.block_start for outcome in outcomes]) + num_committed
 
     def _settle(self, report: StepReport, num_drafted: int, num_accepted: int) -> None:
-        """Book what this step's drafts gained: their tokens at the price of plain ones, less what they cost."""
+        """Book what the drafts gained: their tokens at the price of plain ones, less what they cost."""
         num_requests = len(report.outcomes)
         num_plain = report.num_tokens - num_drafted
         plain_s, pass_s = self._step_cost.seconds(

@@ -95,7 +95,7 @@ def yields_by_length(accepted: Floats, drafted: Floats, caps: Ints, entry_tokens
 
 
 def search_lengths(yields: Yields, depths: Ints, cost: Cost) -> Search:
-    """Tokens per second of every depth and price; each request drafts as far as its tokens are worth the price.
+    """Tokens per second of every depth and price; a request drafts as far as its tokens are worth it.
 
     For a given depth the best lengths maximise emitted - price * drafted tokens at some price, request by
     request: the price is scanned instead of the lengths of B requests.

@@ -1,4 +1,4 @@
-"""When to look again: requests that do not draft try a token now and then, and a batch that drafts a plain step."""
+"""When to look again: requests that do not draft try a token now and then, those that do a plain step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_CHECK_INTERVAL = 128
 
 
 class RequestProbes:
-    """Per request: after a probe that brought nothing the next one comes twice as late, else four times as soon.
+    """Per request: a probe that brought nothing doubles the time to the next one, another quarters it.
 
     Requests are named by their rows (``RequestSlots``).
     """
@@ -42,7 +42,7 @@ class RequestProbes:
         return places[np.argsort(due[places], kind="stable")]
 
     def drafted(self, slots: Ints, num_drafted: Ints, num_accepted: Ints, step: int) -> None:
-        """Requests were asked for drafts, by probe or by plan. One that found nothing to draft may try again."""
+        """Requests were asked for drafts, by probe or plan. Where nothing was found it may be tried again."""
         longer = np.clip(2 * self._interval[slots], 2, MAX_INTERVAL)
         sooner = np.maximum(self._interval[slots] // 4, 1)
         interval = np.where(num_accepted > 0, sooner, longer)

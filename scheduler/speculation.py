@@ -11,7 +11,7 @@ from foredraft.proposers import Outcome
 
 @dataclass(frozen=True)
 class DraftRequest:
-    """What a controller may know of a request before a step. Nothing in it depends on tokens not yet committed.
+    """What a controller may know of a request before a step. Nothing hangs on tokens not yet committed.
 
     Attributes:
         room: draft tokens it could still use before ``max_tokens`` or the context limit; 0 or less = none.
@@ -37,8 +37,8 @@ class StepReport:
     Attributes:
         outcomes: of the requests that got tokens.
         asked: the length each of them was given, in the same order.
-        propose_s, target_s, step_s: seconds of drafting, of the target pass with the verdict, and of the whole
-            step.
+        propose_s, target_s, step_s: seconds of drafting, of the target pass with the verdict, and of the
+            whole step.
         num_tokens: tokens in the target pass, drafts and prompts included.
         num_prefill_tokens: of which prompt tokens.
     """

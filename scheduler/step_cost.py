@@ -15,8 +15,8 @@ KNOTS = np.array(
 )
 _LOGS = np.log2(KNOTS)
 
-# Of the logarithm of the seconds. A machine gets slower and faster as a whole, by a few per cent per step; how
-# two sizes of a pass compare changes far more slowly, and alike for sizes that are close.
+# Of the logarithm of the seconds. A machine gets slower and faster as a whole, by a few per cent per step;
+# how two sizes of a pass compare changes far more slowly, and alike for sizes that are close.
 NOISE = 0.06**2
 _NEAR = np.exp(-np.abs(_LOGS[:, None] - _LOGS) / 2)
 _DRIFT = 0.02**2 + 0.003**2 * _NEAR + 0.001**2 * np.eye(len(KNOTS))

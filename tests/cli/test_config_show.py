@@ -55,7 +55,10 @@ def test_table_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--num-draft-tokens", "33"], "flag --num-draft-tokens: num_draft_tokens: Input should be less"),
+        (
+            ["--num-draft-tokens", "33"],
+            "flag --num-draft-tokens: num_draft_tokens: should be auto or a whole number",
+        ),
         (["--config", "absent.yaml"], "config file absent.yaml: No such file or directory"),
         (["--set", "ngram.minn=3"], "flag --set: ngram.minn: unknown field; did you mean ngram.min_n?"),
         (["--set", "ngram.min_n"], "--set: needs KEY=VALUE"),

@@ -37,8 +37,8 @@ def test_every_option_is_described() -> None:
     [
         ({"num_draft_tokens": 33}, ["num_draft_tokens", "32", "33"]),
         ({"num_draft_tokens": 0}, ["num_draft_tokens", "1", "0"]),
-        ({"num_draft_tokens": True}, ["num_draft_tokens", "integer", "True"]),
-        ({"num_draft_tokens": "5"}, ["num_draft_tokens", "integer", "'5'"]),
+        ({"num_draft_tokens": True}, ["num_draft_tokens", "whole number", "True"]),
+        ({"num_draft_tokens": "5"}, ["num_draft_tokens", "auto", "'5'"]),
         ({"dtype": "float17"}, ["dtype", "bfloat16", "'float17'"]),
         ({"device": "cuda:x"}, ["device", "cuda:N", "'cuda:x'"]),
         ({"device": "cpu\n"}, ["device", "cuda:N"]),

@@ -93,7 +93,10 @@ def test_yaml_json_and_python_words(text: str, value: Any) -> None:
         ('model: "\\ud83d"', "not YAML"),
         (b"model: \xff\xff\n", "not YAML"),
         ("[" * 5000, "nested too deeply"),
-        ("num_draft_tokens: 33\n", "num_draft_tokens: Input should be less than or equal to 32 (got 33)"),
+        (
+            "num_draft_tokens: 33\n",
+            "num_draft_tokens: should be auto or a whole number from 1 to 32 (got 33)",
+        ),
         ("sampling: {temperature: .nan}\n", "sampling.temperature"),
         ("typo: 1\n", "typo: unknown field"),
     ],

@@ -1,7 +1,7 @@
 """The controller alone, on scripted acceptance and costs, against what could be had by knowing them.
 
-A run of ``play`` is measured by expected tokens and seconds, so that luck in the draws does not decide. Seeds are
-fixed.
+A run of ``play`` is measured by expected tokens and seconds, so that luck in the draws does not decide. Seeds
+are fixed.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def run_of(script: Load, num_steps: int = 400, seed: int = 0, *, calibrate: bool
 def test_close_to_the_best_fixed_lengths(passes: str, proposer: str, rate: float, batch: int) -> None:
     """Mean of three runs within 3 % of the offline optimum after warm-up; none slower than plain.
 
-    Where less than 5 % can be gained at all, the 2 % that a plan must promise and the 1 % for probes weigh more.
+    Where less than 5 % can be gained, the 2 % that a plan must promise and the 1 % for probes weigh more.
     """
     script = load(rate, passes, proposer, batch=lambda step: batch)
     runs = [run_of(script, seed=seed) for seed in range(3)]
