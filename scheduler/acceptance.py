@@ -133,7 +133,7 @@ class AcceptanceEstimator:
                 self._start_over(row, self._recent[row])
 
     def _start_over(self, row: int, recent: Floats) -> None:
-        """Give a request's counts no more weight than its recent steps have; at the first place keep only these."""
+        """Let counts weigh no more than the recent steps do, and keep only these at the first place."""
         counts = self._counts[row, :2]
         counts *= recent[0] / max(counts[JUDGED, 0], recent[0])
         counts[:, 0] = recent

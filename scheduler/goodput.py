@@ -49,7 +49,7 @@ ENTRY_STEPS = 32
 
 @dataclass(frozen=True)
 class _Batch:
-    """The requests of a step: [B] slots, rooms, caps, and tokens that a draft model would have to read first."""
+    """The requests of a step: [B] slots, rooms, caps, and tokens a draft model would have to read first."""
 
     slots: Ints
     rooms: Ints

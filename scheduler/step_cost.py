@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-KNOTS = np.array(
-    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024], dtype=float
-)
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Tokens in a pass whose seconds are learned; between them they are interpolated. All the small ones, because
+seconds need not grow with tokens there: matrix libraries have kernels for some sizes and not for others."""
+
+KNOTS = np.array(SIZES, dtype=float)
 _LOGS = np.log2(KNOTS)
 
 # Of the logarithm of the seconds. A machine gets slower and faster as a whole, by a few per cent per step;
@@ -21,6 +23,7 @@ NOISE = 0.06**2
 _NEAR = np.exp(-np.abs(_LOGS[:, None] - _LOGS) / 2)
 _DRIFT = 0.02**2 + 0.003**2 * _NEAR + 0.001**2 * np.eye(len(KNOTS))
 _SHAPE = 0.3**2 * _NEAR + 0.1**2 * np.eye(len(KNOTS))
+_CALIBRATED_SHAPE = 0.1**2 * _NEAR + 0.03**2 * np.eye(len(KNOTS))
 GUESS = 1.0 + KNOTS / 32
 """How seconds grow with the size of a pass, before any was measured."""
 
@@ -57,7 +60,7 @@ class StepCost:
         return self._seeded or bool(self._curves)
 
     def seconds(self, num_requests: int, num_tokens: Floats) -> Floats:
-        """Predicted seconds for each number of tokens in the pass; never less for more tokens."""
+        """Predicted seconds for each number of tokens in the pass."""
         return self._curve(num_requests).seconds(num_tokens)
 
     def observe(self, num_requests: int, num_tokens: int, seconds: float) -> None:
@@ -72,8 +75,8 @@ class StepCost:
 
     def _new_curve(self, batch: float) -> _Curve:
         if not self._curves:
-            error = SEED_ERROR if self._seeded else NO_SEED_ERROR
-            return _Curve(self._seed.copy(), error + _SHAPE)
+            seeded = SEED_ERROR + _CALIBRATED_SHAPE
+            return _Curve(self._seed.copy(), seeded if self._seeded else NO_SEED_ERROR + _SHAPE)
         nearest = self._curves[min(self._curves, key=lambda known: abs(known - batch))]
         return _Curve(nearest.logs.copy(), nearest.covariance + OTHER_BATCH_ERROR + _SHAPE)
 
@@ -81,11 +84,11 @@ class StepCost:
 class _Curve:
     def __init__(self, logs: Floats, covariance: Floats) -> None:
         self.logs, self.covariance = logs, covariance
-        self._seconds = self._monotone()
+        self._seconds = np.exp(self.logs)
 
     def seconds(self, num_tokens: Floats) -> Floats:
         inside = np.interp(num_tokens, KNOTS, self._seconds)
-        slope = (self._seconds[-1] - self._seconds[-3]) / (KNOTS[-1] - KNOTS[-3])
+        slope = max(0.0, (self._seconds[-1] - self._seconds[-3]) / (KNOTS[-1] - KNOTS[-3]))
         return np.asarray(inside + slope * np.maximum(num_tokens - KNOTS[-1], 0.0))
 
     def observe(self, num_tokens: int, log_seconds: float) -> None:
@@ -98,10 +101,7 @@ class _Curve:
         gain = shared / variance
         self.logs += gain * surprise
         self.covariance -= np.outer(gain, shared)
-        self._seconds = self._monotone()
-
-    def _monotone(self) -> Floats:
-        return np.asarray(np.exp(np.maximum.accumulate(self.logs)))
+        self._seconds = np.exp(self.logs)
 
 
 def _weights(num_tokens: int) -> Floats:
@@ -119,9 +119,9 @@ def _weights(num_tokens: int) -> Floats:
 def _interpolated(seed: Mapping[int, float]) -> Floats:
     """Logarithms at the knots; beyond the largest size seconds grow as between the last two."""
     sizes = np.array(sorted(seed), dtype=float)
-    seconds = np.maximum.accumulate(np.array([seed[int(size)] for size in sizes]))
+    seconds = np.array([seed[int(size)] for size in sizes])
     values = np.interp(KNOTS, sizes, seconds)
     if len(sizes) > 1:
-        slope = (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2])
+        slope = max(0.0, (seconds[-1] - seconds[-2]) / (sizes[-1] - sizes[-2]))
         values += slope * np.maximum(KNOTS - sizes[-1], 0.0)
     return np.asarray(np.log(values))

@@ -1,4 +1,4 @@
-"""A clock and an acceptance that are made up, for a controller alone: what it chooses, and what that costs."""
+"""A clock and an acceptance that are made up, for a controller alone: what it chooses and what that costs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Load:
         return self.draft_s[0] * max(lengths) + self.draft_s[1] * sum(lengths) + self.unread_s * unread
 
     def best_rate(self, step: int) -> float:
-        """Tokens per second of the best lengths, the law being known. Tries them all, so only for small batches."""
+        """Tokens per second of the best lengths, the law being known. Tries them all: for small batches."""
         num_requests = self.batch(step)
         laws = {
             (self.acceptance(step, request), self.drafts(step, request)) for request in range(num_requests)
