@@ -116,7 +116,9 @@ class AdaptiveDraftLength(DraftLengthController):
         if not self._step_cost.known:
             return self._first_step(batch)
         yields = self._yields(batch)
-        if self._reconsiders(len(requests)):
+        if num_prefill_tokens:  # what pays in a step that reads prompts says nothing of the next
+            self.decision = Decision(int(self._depths[self._plan.depth]), 0, 0.0, "prompts are read")
+        elif self._reconsiders(len(requests)):
             self._choose(self._search(batch, yields), batch)
         lengths, num_probes = self._lengths(batch, yields)
         self._unread_asked = float(batch.unread[lengths > 0].sum())

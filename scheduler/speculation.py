@@ -59,7 +59,7 @@ class Decision:
     Attributes:
         num_draft_tokens: the longest length given by plan; 0 = nothing is drafted, except by a probe.
         num_probes: requests that draft beyond the plan, to learn.
-        predicted_tokens_per_s: emitted tokens over seconds of the step.
+        predicted_tokens_per_s: emitted tokens over seconds of the step; 0 where it is not predicted.
         reason: in a few words.
         candidates: the same for each length in question. This and the rest are given when the plan changes.
         acceptance: of the requests together, at each place: how often a token asked for there is accepted.

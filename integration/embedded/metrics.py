@@ -51,7 +51,7 @@ class EngineMetrics:
         )
         if decision is not None:
             self.num_probes += decision.num_probes
-            self.predicted_tokens_per_s = decision.predicted_tokens_per_s
+            self.predicted_tokens_per_s = decision.predicted_tokens_per_s or self.predicted_tokens_per_s
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
