@@ -284,7 +284,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self, report: StepReport, asked: Ints, num_drafted: Ints, num_accepted: Ints
     ) -> None:
         places = np.flatnonzero(asked)
-        outcomes = [report.outcomes[place] for place in places]
+        outcomes = [report.outcomes[place] for place in places.tolist()]
         slots = self._slots_of([outcome.request_id for outcome in outcomes])
         num_committed = np.array([len(outcome.committed_ids) for outcome in outcomes])
         drafted, accepted = num_drafted[places], num_accepted[places]
