@@ -141,16 +141,17 @@ def _data(settings: TrainSettings, samples: Sequence[Sample]) -> str:
     num_tokens = sum(len(sample.token_ids) for sample in samples)
     in_responses = sum(len(sample.token_ids) - sample.prompt_len for sample in samples)
     held_out = sum(sample.held_out for sample in samples)
-    written = (
-        "texts of " + ", ".join(Path(path).name for path in settings.data) + ", answered by the target where "
-        "they end with a question"
-        if settings.data
-        else "prompts and answers, all written by the target (Magpie, arXiv 2406.08464; half of the answers "
-        "greedy, the rest at temperature 1 and 0.7)"
-    )
+    sources = []
+    if settings.tokens_to_write:
+        sources.append("prompts and answers written by the target (Magpie, arXiv 2406.08464)")
+    if settings.data:
+        files = ", ".join(Path(path).name for path in settings.data)
+        sources.append(f"{files}, answered by the target where it ends with a prompt")
+    written = " and ".join(sources)
     return (
         f"{len(samples)} samples of {num_tokens} tokens, {in_responses} of them in responses: {written}. "
-        f"{held_out} samples are held out of training and of the choice of the vocabulary."
+        f"Half of the answers are greedy, the rest drawn at temperature 1 and 0.7. {held_out} samples are "
+        "held out of training and of the choice of the vocabulary."
     )
 
 

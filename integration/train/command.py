@@ -20,7 +20,8 @@ train_app = typer.Typer(help="Fit what drafts to its target.", no_args_is_help=T
 def _option(name: str, **more: Any) -> Any:
     """The flag of a field of ``TrainSettings``."""
     field = TrainSettings.model_fields[name]
-    return typer.Option(help=f"{field.description} (default: {field.default})", show_default=False, **more)
+    shown = "" if field.default is None else f" (default: {field.default})"
+    return typer.Option(help=f"{field.description}{shown}", show_default=False, **more)
 
 
 Out = Annotated[

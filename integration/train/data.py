@@ -1,6 +1,6 @@
 """Stage 1, the data: texts given by the user, answers of the target, or everything by the target.
 
-The file of samples grows chunk by chunk; a rerun goes on behind the last sample in it.
+Each of the two sources has a file of samples that grows chunk by chunk; a rerun goes on behind the last one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from foredraft.integration.train.samples import Sample, append_samples, read_sam
 from foredraft.integration.train.settings import TrainSettings
 from foredraft.integration.train.writing import Prompt, write_prompts, write_responses
 
+WRITTEN, GIVEN = "written.jsonl", "given.jsonl"
 CHUNK = 192
 """Texts written between two saves."""
 ROWS = 48
@@ -28,9 +29,9 @@ MAX_FRUITLESS_CHUNKS = 4
 
 
 def prepare_data(
-    path: Path, settings: TrainSettings, config: Config, load: Callable[[], Target]
+    folder: Path, settings: TrainSettings, config: Config, load: Callable[[], Target]
 ) -> list[Sample]:
-    """All samples of the run, made or completed in the file ``path``.
+    """All samples of the run, what the target wrote by itself first, made or completed in ``folder``.
 
     Args:
         load: gives the target; called only if there is something to do.
@@ -38,14 +39,13 @@ def prepare_data(
     Raises:
         UserError: bad data, a target that cannot write, or a disk that is full.
     """
-    samples = SampleFile(path)
-    if settings.data:
-        lines = read_data_files(settings.data)
-        if samples.next_index < len(lines):
-            _encode_lines(lines, samples, settings, config, load())
-    elif samples.num_tokens < settings.write_tokens:
-        _write_own(samples, settings, writing_engine(config, load(), settings))
-    return samples.samples
+    lines = read_data_files(settings.data) if settings.data else []
+    written, given = SampleFile(folder / WRITTEN), SampleFile(folder / GIVEN)
+    if written.num_tokens < settings.tokens_to_write:
+        _write_own(written, settings, writing_engine(config, load(), settings))
+    if given.next_index < len(lines):
+        _encode_lines(lines, given, settings, config, load())
+    return written.samples + given.samples
 
 
 class SampleFile:
@@ -85,8 +85,8 @@ def _write_own(samples: SampleFile, settings: TrainSettings, engine: EmbeddedEng
     """The target writes prompts and answers them, until there are enough tokens."""
     start = -(-samples.next_index // CHUNK) * CHUNK
     fruitless = 0
-    with StageProgress("the target writes", settings.write_tokens, samples.num_tokens) as progress:
-        while samples.num_tokens < settings.write_tokens:
+    with StageProgress("the target writes", settings.tokens_to_write, samples.num_tokens) as progress:
+        while samples.num_tokens < settings.tokens_to_write:
             prompts = write_prompts(engine, range(start, start + CHUNK), settings.seed)
             written = _answers(prompts, settings, engine)
             samples.add(written)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from foredraft.integration.align.costs import Costs, measure_costs
 from foredraft.integration.align.counts import AcceptanceCounts
@@ -13,8 +15,10 @@ from foredraft.integration.align.predict import best_num_draft_tokens, predicted
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import Target, build_engine
 from foredraft.integration.sampling_params import SamplingParams
+from foredraft.integration.train.files import write_atomic
 from foredraft.integration.train.samples import Sample
 
+MEASURED = "measured.json"
 DRAFT_TOKENS = 4
 MAX_SECONDS = 60.0
 """For each temperature."""
@@ -44,12 +48,27 @@ class EndToEnd:
         return (best_num_draft_tokens(self.speedups) if self.speedups else None) or 1
 
 
-def measure_end_to_end(folder: Path, config: Config, target: Target, samples: Sequence[Sample]) -> EndToEnd:
-    """Serve the prompts of the held-out samples with the draft in ``folder``.
+def measured_end_to_end(
+    folder: Path, config: Config, load: Callable[[], Target], samples: Sequence[Sample]
+) -> EndToEnd:
+    """The measurement of the draft in ``folder``, made once and kept there.
+
+    Args:
+        load: gives the target; called only if there is something to measure.
 
     Raises:
-        UserError: the engine does not fit into memory.
+        UserError: the engine does not fit into memory, or the disk is full.
     """
+    path = folder / MEASURED
+    if path.exists():
+        return TypeAdapter(EndToEnd).validate_json(path.read_bytes())
+    measured = _measure(folder, config, load(), samples)
+    write_atomic(path, TypeAdapter(EndToEnd).dump_json(measured, indent=1))
+    return measured
+
+
+def _measure(folder: Path, config: Config, target: Target, samples: Sequence[Sample]) -> EndToEnd:
+    """Serve the prompts of the held-out samples."""
     prompts = [
         AlignPrompt("held out", sample.token_ids[: min(_prompt_len(sample), target.max_len - 1)])
         for sample in samples

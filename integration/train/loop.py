@@ -169,7 +169,7 @@ class Trainer:
             raise UserError(
                 f"--learning-rate: the loss became {loss} (gradient {grad_norm}) in step "
                 f"{self._place.step + 1}; the last good checkpoint is kept. Train again with a lower rate in "
-                "another --out; samples.jsonl and features/ may be copied there"
+                "another --out; written.jsonl, given.jsonl and features/ may be copied there"
             )
 
     def _evaluate(self, learning_rate: float) -> None:

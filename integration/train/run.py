@@ -13,7 +13,7 @@ from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import load_target
 from foredraft.integration.train.card import Outcome, write_card
 from foredraft.integration.train.data import prepare_data
-from foredraft.integration.train.end_to_end import measure_end_to_end
+from foredraft.integration.train.end_to_end import measured_end_to_end
 from foredraft.integration.train.export import export_draft
 from foredraft.integration.train.features import make_features
 from foredraft.integration.train.files import writing_to
@@ -51,7 +51,7 @@ def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcom
         trainer.run()
     export_draft(folder, student, head_ids, parts)
     with times.stage("measuring"):
-        end_to_end = measure_end_to_end(folder, config, load_target(config), samples)
+        end_to_end = measured_end_to_end(folder, config, lambda: load_target(config), samples)
     export_draft(folder, student, head_ids, parts, end_to_end.num_draft_tokens)
     outcome = Outcome(
         target=parts.name,
@@ -75,7 +75,7 @@ def _read_data(
     load = functools.cache(lambda: load_target(config))
     try:
         with times.stage("data"):
-            samples = prepare_data(folder / "samples.jsonl", settings, config, load)
+            samples = prepare_data(folder, settings, config, load)
         pieces = cut(samples, min(PIECE_TOKENS, parts.max_len))
         check_usable(samples, pieces)
         with times.stage("features"):

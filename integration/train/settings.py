@@ -14,6 +14,7 @@ from foredraft.integration.sampling_params import describe_fault
 from foredraft.integration.train.files import write_atomic
 
 SETTINGS_FILE = "settings.json"
+WRITE_TOKENS = 600_000
 PIECE_TOKENS = 512
 """Longer texts are cut into pieces of this many tokens."""
 
@@ -30,8 +31,12 @@ class TrainSettings(BaseModel):
     data: tuple[str, ...] = Field(
         (), description="JSONL of texts, chats or prompts; may be repeated. Left out: the target writes all"
     )
-    write_tokens: int = Field(
-        600_000, ge=1, le=10**10, description="tokens the target writes where no data is given"
+    write_tokens: int | None = Field(
+        None,
+        ge=0,
+        le=10**10,
+        description=f"tokens that the target writes by itself; left out: {WRITE_TOKENS} where no data is "
+        "given, else none",
     )
     max_response_tokens: int = Field(256, ge=2, le=4096, description="tokens of one written answer at most")
     form: Literal["states", "plain"] = Field(
@@ -73,6 +78,13 @@ class TrainSettings(BaseModel):
         except ValidationError as error:
             lines = (describe_fault(fault, type(self)) for fault in error.errors())
             raise UserError("\n".join(map(_as_flag, lines))) from None
+
+    @property
+    def tokens_to_write(self) -> int:
+        """Tokens that the target writes by itself."""
+        if self.write_tokens is not None:
+            return self.write_tokens
+        return 0 if self.data else WRITE_TOKENS
 
     @model_validator(mode="after")
     def _fits_the_form(self) -> TrainSettings:

@@ -75,7 +75,7 @@ def run_folder(tmp_path: Path, random_samples: Callable[..., list[Sample]]) -> C
     def make(name: str = "run", vocab_size: int = TOY_VOCAB) -> Path:
         folder = tmp_path / name
         folder.mkdir()
-        append_samples(folder / "samples.jsonl", random_samples(vocab_size=vocab_size))
+        append_samples(folder / "written.jsonl", random_samples(vocab_size=vocab_size))
         return folder
 
     return make

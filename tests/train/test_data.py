@@ -81,8 +81,8 @@ def test_the_target_answers_what_ends_with_the_user(
     tmp_path: Path, toy_config: Config, write_lines: Callable[..., str]
 ) -> None:
     settings = TrainSettings(data=(write_lines({"text": "abc"}, {"prompt": "hi"}),), max_response_tokens=5)
-    path = tmp_path / "samples.jsonl"
-    text, answer = prepare_data(path, settings, toy_config, lambda: load_target(toy_config))
+    path = tmp_path / "given.jsonl"
+    text, answer = prepare_data(tmp_path, settings, toy_config, lambda: load_target(toy_config))
     assert text.token_ids == letters("abc")
     assert answer.token_ids[:7] == letters("u:hi\na:")
     assert 1 <= len(answer.token_ids) - answer.prompt_len <= 5
@@ -93,12 +93,12 @@ def test_a_rerun_reads_only_what_is_missing(
     tmp_path: Path, toy_config: Config, write_lines: Callable[..., str]
 ) -> None:
     settings = TrainSettings(data=(write_lines(*({"text": f"text {n}"} for n in range(4))),))
-    path = tmp_path / "samples.jsonl"
+    path = tmp_path / "given.jsonl"
     load = lambda: load_target(toy_config)  # noqa: E731
-    whole = prepare_data(path, settings, toy_config, load)
+    whole = prepare_data(tmp_path, settings, toy_config, load)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
-    assert prepare_data(path, settings, toy_config, load) == whole
-    assert prepare_data(path, settings, toy_config, pytest.fail) == whole
+    assert prepare_data(tmp_path, settings, toy_config, load) == whole
+    assert prepare_data(tmp_path, settings, toy_config, pytest.fail) == whole
 
 
 def test_the_target_writes_until_there_are_enough_tokens(
@@ -106,8 +106,8 @@ def test_the_target_writes_until_there_are_enough_tokens(
 ) -> None:
     monkeypatch.setattr(data, "CHUNK", 8)
     settings = TrainSettings(write_tokens=1500, max_response_tokens=8)
-    path, target = tmp_path / "samples.jsonl", load_target(toy_config)
-    whole = prepare_data(path, settings, toy_config, lambda: target)
+    path, target = tmp_path / "written.jsonl", load_target(toy_config)
+    whole = prepare_data(tmp_path, settings, toy_config, lambda: target)
     assert sum(len(sample.token_ids) for sample in whole) >= 1500
     assert all(sample.token_ids[:2] == letters("u:") and sample.loss_start == 2 for sample in whole)
     assert max(sample.index for sample in whole) >= 8, (
@@ -115,7 +115,7 @@ def test_the_target_writes_until_there_are_enough_tokens(
     )
     first_chunk = sum(sample.index < 8 for sample in whole)
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:first_chunk]))
-    assert prepare_data(path, settings, toy_config, lambda: target) == whole
+    assert prepare_data(tmp_path, settings, toy_config, lambda: target) == whole
     assert CHUNK == 192, "the samples of earlier runs were numbered in chunks of this size"
 
 
@@ -124,7 +124,20 @@ def test_a_target_that_never_ends_a_prompt_is_refused(
 ) -> None:
     monkeypatch.setattr(data, "write_prompts", lambda engine, indices, seed: [])
     with pytest.raises(UserError, match="wrote no usable prompt in 768 tries"):
-        prepare_data(tmp_path / "samples.jsonl", TrainSettings(), toy_config, lambda: load_target(toy_config))
+        prepare_data(tmp_path, TrainSettings(), toy_config, lambda: load_target(toy_config))
+
+
+def test_both_sources_together(
+    tmp_path: Path, toy_config: Config, write_lines: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the target writes by itself comes first, so that more data later leaves its features in place."""
+    monkeypatch.setattr(data, "CHUNK", 8)
+    given = write_lines({"text": "abc"}, {"text": "abcd"})
+    settings = TrainSettings(data=(given,), write_tokens=100, max_response_tokens=8)
+    samples = prepare_data(tmp_path, settings, toy_config, lambda: load_target(toy_config))
+    assert samples == read_samples(tmp_path / "written.jsonl") + read_samples(tmp_path / "given.jsonl")
+    assert [sample.token_ids for sample in samples[-2:]] == [letters("abc"), letters("abcd")]
+    assert len(samples) > 2
 
 
 def test_a_full_disk_is_the_users_error(
@@ -135,8 +148,8 @@ def test_a_full_disk_is_the_users_error(
 
     monkeypatch.setattr(data, "append_samples", full)
     settings = TrainSettings(data=(write_lines({"text": "abc"}),))
-    with pytest.raises(UserError, match=r"samples\.jsonl cannot be written: No space left"):
-        prepare_data(tmp_path / "samples.jsonl", settings, toy_config, lambda: load_target(toy_config))
+    with pytest.raises(UserError, match=r"given\.jsonl cannot be written: No space left"):
+        prepare_data(tmp_path, settings, toy_config, lambda: load_target(toy_config))
 
 
 @pytest.mark.parametrize(

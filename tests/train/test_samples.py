@@ -25,7 +25,7 @@ def test_a_half_written_last_line_is_cut_off_and_written_over(tmp_path: Path) ->
 
 
 def test_long_texts_are_cut_and_keep_their_places() -> None:
-    pieces = cut([Sample(40, list(range(10)), prompt_len=5, loss_start=2)], max_tokens=4)
+    pieces = cut([Sample(41, list(range(10)), prompt_len=5, loss_start=2)], max_tokens=4)
     assert [piece.token_ids for piece in pieces] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert [piece.loss_start for piece in pieces] == [2, 1, 1]
     assert [piece.response_start for piece in pieces] == [4, 1, 1]

@@ -66,7 +66,7 @@ def test_a_trimmed_head_is_accepted_where_it_has_the_targets_token(
     outcome = train_draft(folder, given, toy_config)
     head_ids = read_draft_file(folder).head_ids
     model = AutoModelForCausalLM.from_pretrained(toy_config.model, dtype=torch.float32)
-    held_out = [sample for sample in read_samples(folder / "samples.jsonl") if sample.held_out]
+    held_out = [sample for sample in read_samples(folder / "written.jsonl") if sample.held_out]
     with torch.no_grad():
         probs = [
             model(torch.tensor([one.token_ids])).logits[0, one.prompt_len - 1 : -1].softmax(-1)
