@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the lists are easier to read and extend without wrapping
 """Prints the prompts that the shipped draft was trained on beside what the target wrote by itself.
 
-    python make_prompts.py 1400 > prompts.jsonl
+    python benchmarks/training_prompts.py 1400 > prompts.jsonl
 
 Kinds of task crossed with subjects, in an order that only the seed below decides.
 """
