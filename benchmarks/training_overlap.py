@@ -2,8 +2,8 @@
 
     python benchmarks/training_overlap.py --training DIR --prompts FILE.jsonl
 
-DIR is the folder of a ``foredraft train draft`` run. Words are compared in lower case, without punctuation. A
-run of 8 words is seldom shared by chance; a prompt that had been trained on would share nearly all of its runs.
+DIR is the folder of a ``foredraft train draft`` run. Words are compared in lower case, without punctuation.
+A run of 8 words is seldom shared by chance; a prompt that was trained on would share nearly all of its runs.
 
 Prints the longest runs in common, and one line of JSON last.
 """
