@@ -47,11 +47,15 @@ bench: setup
 	$(BIN)/python benchmarks/plain_speed.py --batch 8
 	$(BIN)/python benchmarks/ngram_speed.py --workload copy_heavy
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ngram_propose.py
+	$(BIN)/python benchmarks/draft_cost.py
+	$(BIN)/python benchmarks/draft_speed.py --draft-tokens 1,2,3
+	$(BIN)/python benchmarks/draft_rules.py
 	$(BIN)/python benchmarks/verifier.py
 	$(BIN)/python benchmarks/bookkeeping.py
 
 identity: setup
 	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA)
+	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --proposer draft --draft-tokens 2
 	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --limit 60 --temperature 1 --top-p 0.9 --draft-tokens 3,8
 
 gpu-check:
