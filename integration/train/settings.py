@@ -14,7 +14,7 @@ from foredraft.integration.sampling_params import describe_fault
 from foredraft.integration.train.files import write_atomic
 
 SETTINGS_FILE = "settings.json"
-WRITE_TOKENS = 600_000
+WRITE_TOKENS = 450_000
 PIECE_TOKENS = 512
 """Longer texts are cut into pieces of this many tokens."""
 
@@ -54,9 +54,9 @@ class TrainSettings(BaseModel):
         description="most frequent tokens the draft can propose; fewer make drafting cheaper",
     )
     train_tokens: int = Field(
-        4_000_000, ge=1, le=10**12, description="tokens to train on, over as many epochs as that takes"
+        3_000_000, ge=1, le=10**12, description="tokens to train on, over as many epochs as that takes"
     )
-    batch_tokens: int = Field(2048, ge=PIECE_TOKENS, le=1_000_000, description="tokens per training step")
+    batch_tokens: int = Field(1024, ge=PIECE_TOKENS, le=1_000_000, description="tokens per training step")
     learning_rate: float = Field(1e-3, gt=0.0, le=1.0, description="its highest value")
     loss: Literal["kl", "tv"] = Field(
         "kl", description="distance to the target's law: kl = cross entropy, tv = total variation"
