@@ -121,6 +121,8 @@ class DraftModelProposer(Proposer):
             if wanted <= 0:
                 continue
             request = self._request(context.request_ids[place], context.cache_rows[place], num_committed)
+            if max(context.token_ids[place][request.read :]) >= self.decoder.vocab_size:
+                continue  # a target may be padded to more tokens than the draft's embedding has
             backlog = num_committed - request.read
             if backlog > LONG_BACKLOG:
                 num_unread = min(backlog, budget)
@@ -129,7 +131,7 @@ class DraftModelProposer(Proposer):
                 num_unread = backlog
             if num_unread:
                 plans.append(_Plan(place, request, num_unread, wanted if num_unread == backlog else 0))
-        return [plan for plan in plans if self._can_read(context, plan)]
+        return plans
 
     def _request(self, request_id: str, row: int, num_committed: int) -> _Request:
         """The request's state, its row cut back to what is known to be committed."""
@@ -140,12 +142,6 @@ class DraftModelProposer(Proposer):
         request.block_start = 0  # an outcome that comes now is of an earlier draft
         self.decoder.truncate(row, min(request.read, self.decoder.valid_len(row)))
         return request
-
-    def _can_read(self, context: DraftContext, plan: _Plan) -> bool:
-        """Whether the draft's embedding has the tokens: a target may be padded to more than the draft."""
-        begin = plan.request.read
-        unread = context.token_ids[plan.place][begin : begin + plan.num_unread]
-        return max(unread) < self.decoder.vocab_size
 
     def _unread(self, context: DraftContext, plans: Sequence[_Plan]) -> tuple[Tokens, Tensor | None]:
         starts = [plan.request.read for plan in plans]

@@ -17,6 +17,9 @@ MIN_ROUNDS = 3
 """Measured even when time is over: one disturbed round must not decide."""
 
 MAX_ROUNDS = 25
+MAX_MISSES = 50
+"""Steps in which less was drafted than asked for, before giving up: such a proposer has no cost per token."""
+
 SETTLING_STEPS = 8
 """Steps at most that a batch is given after its prompts, in which a draft model reads them too."""
 
@@ -73,7 +76,8 @@ def measure_costs(
         seconds: no round begins later, except the first ``MIN_ROUNDS``.
 
     Returns:
-        ``None`` where the engine has no proposer, or not enough room after the prompts.
+        ``None`` where the engine has no proposer, not enough room after the prompts, or drafts that are
+        mostly shorter than asked for.
     """
     if engine.proposer is None:
         return None
@@ -161,6 +165,7 @@ class _Rotation(DraftLengthController):
         self._before: dict[str, float] = {}
         self._round: list[_StepTimes] = []
         self._rounds: list[list[_StepTimes]] = []
+        self._num_misses = 0
 
     @property
     def num_rounds(self) -> int:
@@ -174,6 +179,8 @@ class _Rotation(DraftLengthController):
 
     def wanted(self, deadline: float) -> bool:
         """Whether more rounds are needed, or possible; a round that has begun is finished."""
+        if self._num_misses > MAX_MISSES:
+            return False
         if self._round or self.num_rounds < MIN_ROUNDS:
             return True
         return self.num_rounds < MAX_ROUNDS and time.monotonic() < deadline
@@ -185,6 +192,9 @@ class _Rotation(DraftLengthController):
 
     def observe(self, outcomes: Sequence[Outcome], step_time_s: float) -> None:
         if self.out_of_room or len(outcomes) < self._batch_size:
+            return
+        if any(outcome.num_drafted != len(self._round) for outcome in outcomes):
+            self._num_misses += 1  # what such a step took is the cost of nothing we ask about
             return
         spent = {phase: self._phase_s[phase] - before for phase, before in self._before.items()}
         draft_s = spent["propose"] if self._round else 0.0

@@ -71,7 +71,14 @@ def _cpu_name() -> str:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write all of it or nothing: a file that was there before is replaced only by a whole one."""
+    """Write all of it or nothing: a file that was there before is replaced only by a whole one.
+
+    What is no ordinary file (a pipe, ``/dev/stdout``) is written to, never replaced.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        return
+    path = path.resolve()  # through a link, to the file it stands for
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as file:

@@ -16,6 +16,8 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise UserError(f"--json: {str(path)!r} is a folder, a file name is needed")
+    if path.exists() and not path.is_file():
+        return  # a pipe or a device
     if not path.parent.is_dir():
         raise UserError(f"--json: the folder {str(path.parent)!r} does not exist")
     try:

@@ -79,8 +79,12 @@ def _skeleton(layers_config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     family = layers_config["model_type"]
     if family not in FUSED_FAMILIES:
         raise UserError(f"draft.model: layers of {family!r}, known are {', '.join(FUSED_FAMILIES)}")
-    config = AutoConfig.for_model(**(layers_config | NO_VOCABULARY))
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().requires_grad_(False)
+    try:
+        config = AutoConfig.for_model(**(layers_config | NO_VOCABULARY))
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().requires_grad_(False)
+    except Exception as error:  # transformers raises many kinds for a bad config
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"draft.model: its layers cannot be built: {reason}") from error
     try:
         report = model.model.load_state_dict(tensors, strict=False)
     except RuntimeError as error:  # shapes that do not fit

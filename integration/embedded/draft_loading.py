@@ -14,7 +14,7 @@ from foredraft.integration.embedded.draft_forward import DraftForward
 from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
-from foredraft.integration.models.draft_file import is_draft_file, read_draft_file
+from foredraft.integration.models.draft_file import TRAINING_FILE, is_draft_file, read_draft_file
 from foredraft.integration.models.loading import load_model
 from foredraft.integration.models.pretrained import models_with_drafts, pretrained_draft
 from foredraft.integration.models.vocabulary import check_same_vocabulary
@@ -60,6 +60,8 @@ def load_draft(config: Config, target: Target) -> LoadedDraft:
             )
         return _trained(shipped, config, target)
     path = Path(name).expanduser()
+    if (path / TRAINING_FILE).is_file() and not is_draft_file(path):
+        raise UserError(f"draft.model: the training in {path} is not finished; run its command again")
     return _trained(path, config, target) if is_draft_file(path) else _model(name, config, target)
 
 

@@ -10,8 +10,10 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -20,8 +22,33 @@ from foredraft.integration.errors import UserError
 
 FORMAT = "1"
 DRAFT_FILE = "draft.safetensors"
+TRAINING_FILE = "settings.json"
+"""In a folder where a training has begun; the draft comes at its end."""
+
 HEAD_IDS = "head_ids"
 HEAD_WEIGHT = "head.weight"
+
+
+class _LayersConfig(BaseModel):
+    """What must be there of transformers' config, beside what else is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model_type: str
+    hidden_size: int = Field(ge=1)
+    num_hidden_layers: int = Field(ge=1)
+
+
+class _Metadata(BaseModel):
+    """The texts in the file's header."""
+
+    kind: str
+    target: str
+    target_fingerprint: str
+    reads_states: Literal["true", "false"]
+    own_head: Literal["true", "false"]
+    num_draft_tokens: int = Field(ge=1, le=32)
+    config: Json[_LayersConfig]
 
 
 @dataclass(frozen=True)
@@ -62,6 +89,7 @@ def write_draft_file(path: Path, draft: DraftFile) -> None:
         "target": draft.target,
         "target_fingerprint": draft.target_fingerprint,
         "reads_states": json.dumps(draft.reads_states),
+        "own_head": json.dumps(HEAD_WEIGHT in draft.tensors),
         "num_draft_tokens": json.dumps(draft.num_draft_tokens),
         "config": json.dumps(draft.layers_config, sort_keys=True),
     }
@@ -95,17 +123,34 @@ def read_draft_file(path: Path) -> DraftFile:
         raise UserError(f"draft.model: {path} cannot be read: {error}") from None
     if metadata.get("format") != FORMAT or HEAD_IDS not in tensors:
         raise UserError(f"draft.model: {path} is not a draft that `foredraft train` wrote (format {FORMAT})")
-    head_ids = tensors.pop(HEAD_IDS)
+    _check_tensors(path, tensors)
     try:
-        return DraftFile(
-            kind=metadata["kind"],
-            target=metadata["target"],
-            target_fingerprint=metadata["target_fingerprint"],
-            reads_states=json.loads(metadata["reads_states"]),
-            layers_config=json.loads(metadata["config"]),
-            tensors=tensors,
-            head_ids=head_ids,
-            num_draft_tokens=json.loads(metadata["num_draft_tokens"]),
+        found = _Metadata.model_validate(metadata)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise UserError(f"draft.model: {path}: its metadata are damaged: {where}: {fault['msg']}") from None
+    if found.own_head == "true" and HEAD_WEIGHT not in tensors:
+        raise UserError(f"draft.model: {path}: tensors are missing: {HEAD_WEIGHT}")
+    head_ids = tensors.pop(HEAD_IDS)
+    return DraftFile(
+        kind=found.kind,
+        target=found.target,
+        target_fingerprint=found.target_fingerprint,
+        reads_states=found.reads_states == "true",
+        layers_config=found.config.model_dump(),
+        tensors=tensors,
+        head_ids=head_ids,
+        num_draft_tokens=found.num_draft_tokens,
+    )
+
+
+def _check_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    head_ids = tensors[HEAD_IDS]
+    if head_ids.dtype != torch.int64 or head_ids.ndim != 1:
+        raise UserError(
+            f"draft.model: {path}: {HEAD_IDS} is {head_ids.ndim}-d {head_ids.dtype}, not 1-d int64"
         )
-    except (KeyError, ValueError) as error:
-        raise UserError(f"draft.model: {path}: its metadata are damaged: {error}") from None
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise UserError(f"draft.model: {path}: {name} has values that are not finite")

@@ -153,7 +153,12 @@ def test_out_of_time_is_said(
 
 @pytest.mark.parametrize("during", ["watch_acceptance", "measure_costs"])
 def test_ctrl_c_shows_and_writes_what_there_is(
-    loads: list[Config], workload_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
+    loads: list[Config],
+    workload_file: Path,
+    write_draft: Callable[[int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    during: str,
 ) -> None:
     original = getattr(session, during)
     num_calls = 0
@@ -168,7 +173,8 @@ def test_ctrl_c_shows_and_writes_what_there_is(
     monkeypatch.setattr(session, during, interrupted)
     out = tmp_path / "out.json"
     result = run(
-        *("--workload", str(workload_file), "--proposer", "ngram", "--max-tokens", "8", "--json", str(out)),
+        *("--workload", str(workload_file), "--set", f"draft.model={write_draft(1)}"),
+        *("--max-tokens", "8", "--json", str(out)),
     )
     assert result.exit_code == 130
     document = json.loads(out.read_text())

@@ -1,4 +1,5 @@
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,6 +37,28 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         write_json(path, {"run": float("nan")})
     assert json.loads(path.read_text()) == {"run": 1}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    """It used to be replaced by a file, and so was /dev/full."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    check_writable(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_json(path, {"run": 1})
+        assert json.loads(os.read(reader, 1000)) == {"run": 1}
+    finally:
+        os.close(reader)
+    assert path.is_fifo()
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "link.json").symlink_to("real.json")
+    write_json(tmp_path / "link.json", {"run": 1})
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "real.json").read_text()) == {"run": 1}
 
 
 @pytest.mark.parametrize(("name", "match"), [("missing/a.json", "does not exist"), (".", "is a folder")])

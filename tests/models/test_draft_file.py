@@ -20,8 +20,9 @@ METADATA = {
     "target": "toy",
     "target_fingerprint": "abc",
     "reads_states": "true",
+    "own_head": "false",
     "num_draft_tokens": "2",
-    "config": "{}",
+    "config": '{"model_type": "llama", "hidden_size": 4, "num_hidden_layers": 1}',
 }
 
 
@@ -32,7 +33,12 @@ def draft() -> DraftFile:
         target="smollm2-135m",
         target_fingerprint="0123abcd",
         reads_states=True,
-        layers_config={"model_type": "llama", "num_hidden_layers": 1, "rope_parameters": {"rope_theta": 1e4}},
+        layers_config={
+            "model_type": "llama",
+            "hidden_size": 4,
+            "num_hidden_layers": 1,
+            "rope_parameters": {"rope_theta": 1e4},
+        },
         tensors={
             "norm.weight": torch.randn(4).bfloat16(),
             "input_proj.weight": torch.randn(6, 4).t(),  # not contiguous
@@ -121,11 +127,45 @@ def test_another_models_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"kind": None}, {"config": None}, {"config": "{"}, {"reads_states": "yes"}]
+    "change",
+    [
+        {"kind": None},
+        {"config": None},
+        {"config": "{"},
+        {"config": "[]"},
+        {"config": '{"model_type": "llama", "num_hidden_layers": 1}'},
+        {"config": '{"hidden_size": 4, "num_hidden_layers": 1}'},
+        {"reads_states": "yes"},
+        {"num_draft_tokens": "a"},
+        {"num_draft_tokens": "null"},
+        {"num_draft_tokens": "2.5"},
+        {"num_draft_tokens": "0"},
+        {"num_draft_tokens": "33"},
+    ],
 )
 def test_damaged_metadata(tmp_path: Path, change: dict[str, str | None]) -> None:
     save(tmp_path / DRAFT_FILE, change, {"head_ids": torch.tensor([1])})
     assert "its metadata are damaged" in refusal(tmp_path)
+
+
+def test_a_head_of_its_own_that_is_missing(tmp_path: Path) -> None:
+    save(tmp_path / DRAFT_FILE, {"own_head": "true"}, {"head_ids": torch.tensor([1])})
+    assert "tensors are missing: head.weight" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "head_ids", [torch.tensor([[1]]), torch.tensor(1), torch.tensor([1.0]), torch.tensor([1]).int()]
+)
+def test_head_ids_of_another_kind(tmp_path: Path, head_ids: Tensor) -> None:
+    """Other whole numbers would load, and then every step would be a fault of the proposer."""
+    save(tmp_path / DRAFT_FILE, {}, {"head_ids": head_ids})
+    assert "not 1-d int64" in refusal(tmp_path)
+
+
+def test_weights_that_are_no_numbers(tmp_path: Path) -> None:
+    tensors = {"head_ids": torch.tensor([1]), "norm.weight": torch.tensor([1.0, float("nan")])}
+    save(tmp_path / DRAFT_FILE, {}, tensors)
+    assert "norm.weight has values that are not finite" in refusal(tmp_path)
 
 
 def save(path: Path, change: dict[str, str | None], tensors: dict[str, Tensor]) -> None:
