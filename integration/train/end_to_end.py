@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from foredraft.integration.align.costs import Costs, measure_costs
 from foredraft.integration.align.counts import AcceptanceCounts
@@ -60,7 +61,7 @@ def measured_end_to_end(
         UserError: the engine does not fit into memory, or the disk is full.
     """
     path = folder / MEASURED
-    if path.exists():
+    with suppress(FileNotFoundError, ValidationError):  # a damaged one is measured again
         return TypeAdapter(EndToEnd).validate_json(path.read_bytes())
     measured = _measure(folder, config, load(), samples)
     write_atomic(path, TypeAdapter(EndToEnd).dump_json(measured, indent=1))

@@ -26,6 +26,7 @@ from foredraft.integration.train.progress import StageProgress
 from foredraft.integration.train.settings import PIECE_TOKENS
 from foredraft.proposers.decoder import Tokens
 
+FEATURES = "features"
 SHARD_TOKENS = 65_536
 PASS_TOKENS = 2048
 PASS_ROWS = 32
@@ -66,7 +67,7 @@ def make_features(
     shards = _split(pieces, shard_tokens)
     paths = [folder / f"{index:05d}.safetensors" for index in range(len(shards))]
     digests = [_digest(shard, target_name) for shard in shards]
-    todo = [place for place, path in enumerate(paths) if _digest_in(path) != digests[place]]
+    todo = [place for place, path in enumerate(paths) if digest_in(path) != digests[place]]
     if todo:
         num_tokens = sum(len(piece.token_ids) for place in todo for piece in shards[place])
         check_free_space(folder, num_tokens * (2 * hidden_size + 8) + len(todo) * 4096)
@@ -143,7 +144,7 @@ def _digest(shard: Sequence[Piece], target_name: str) -> str:
     return digest.hexdigest()
 
 
-def _digest_in(path: Path) -> str | None:
+def digest_in(path: Path) -> str | None:
     """What a shard says it was made of; ``None`` if it is missing or damaged."""
     try:
         with safe_open(path, framework="pt") as file:

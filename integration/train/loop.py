@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,22 +101,23 @@ class Trainer:
 
         Raises:
             UserError: the loss is no number any more, or the disk is full; the last checkpoint is kept.
-            KeyboardInterrupt: Ctrl-C; the state is saved.
+            KeyboardInterrupt: Ctrl-C or SIGTERM; the state is saved.
         """
         total = self._settings.train_tokens
         with (
             StageProgress("training", total, self._place.tokens) as progress,
-            deferred_interrupts() as ctrl_c,
+            deferred_interrupts() as interrupts,
         ):
             if not self.log.entries:
                 self._evaluate(learning_rate=0.0)
             saved_at = time.monotonic()
             while self._place.tokens < total:
                 self._advance(progress)
-                if ctrl_c.asked or time.monotonic() - saved_at >= CHECKPOINT_EVERY_S:
+                if interrupts.asked or time.monotonic() - saved_at >= CHECKPOINT_EVERY_S:
                     self._save()
                     saved_at = time.monotonic()
-                if ctrl_c.asked:
+                if interrupts.asked:
+                    print("saved; the same command goes on", file=sys.stderr)
                     raise KeyboardInterrupt
             self._save()
 

@@ -13,18 +13,21 @@ from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import load_target
 from foredraft.integration.train.card import Outcome, write_card
 from foredraft.integration.train.data import prepare_data
+from foredraft.integration.train.data_files import DataFiles, DataLine, read_data_files
 from foredraft.integration.train.end_to_end import measured_end_to_end
 from foredraft.integration.train.export import export_draft
-from foredraft.integration.train.features import make_features
-from foredraft.integration.train.files import writing_to
+from foredraft.integration.train.features import FEATURES, make_features
+from foredraft.integration.train.folder import run_folder
+from foredraft.integration.train.interrupts import terminate_as_interrupt
+from foredraft.integration.train.kept_settings import keep_settings
 from foredraft.integration.train.loop import Trainer, TrainingData
 from foredraft.integration.train.pieces import check_usable, cut
 from foredraft.integration.train.samples import Sample
-from foredraft.integration.train.settings import PIECE_TOKENS, TrainSettings, keep_settings
+from foredraft.integration.train.settings import PIECE_TOKENS, TrainSettings
 from foredraft.integration.train.stage_times import StageTimes
 from foredraft.integration.train.student import Student
 from foredraft.integration.train.target_parts import TargetParts, read_target_parts
-from foredraft.integration.train.vocabulary import choose_head_ids, coverage
+from foredraft.integration.train.vocabulary import check_in_vocabulary, choose_head_ids, coverage
 
 
 def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcome:
@@ -32,16 +35,21 @@ def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcom
 
     Raises:
         UserError: bad settings or data, another run's folder, a full disk, a loss that is no number.
-        KeyboardInterrupt: Ctrl-C; the same call goes on later.
+        KeyboardInterrupt: Ctrl-C or SIGTERM; the same call goes on later.
     """
-    with writing_to(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    with terminate_as_interrupt():
+        given = read_data_files(settings.data)
+        with run_folder(folder, settings.data):
+            return _train_in(folder, settings, config, given)
+
+
+def _train_in(folder: Path, settings: TrainSettings, config: Config, given: DataFiles) -> Outcome:
     parts = read_target_parts(config, settings)
     dtype = str(parts.dtype).removeprefix("torch.")
     named = {"model": parts.name, "dtype": dtype, "target_fingerprint": parts.fingerprint}
-    keep_settings(folder, settings, named)
+    keep_settings(folder, settings, named, given.digests)
     times = StageTimes(folder / "times.json")
-    samples, data = _read_data(folder, settings, config, parts, times)
+    samples, data = _read_data(folder, settings, config, given.lines, parts, times)
     head_ids = choose_head_ids(samples, settings.head_tokens, parts.vocab_size, parts.eos_ids)
     student = make_student(parts, head_ids, settings)
     with times.stage("training"):
@@ -69,18 +77,24 @@ def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcom
 
 
 def _read_data(
-    folder: Path, settings: TrainSettings, config: Config, parts: TargetParts, times: StageTimes
+    folder: Path,
+    settings: TrainSettings,
+    config: Config,
+    lines: list[DataLine],
+    parts: TargetParts,
+    times: StageTimes,
 ) -> tuple[list[Sample], TrainingData]:
     """Samples, pieces and features. The whole target is in memory only in here, and only if needed."""
     load = functools.cache(lambda: load_target(config))
     try:
         with times.stage("data"):
-            samples = prepare_data(folder, settings, config, load)
+            samples = prepare_data(folder, settings, config, lines, load)
+        check_in_vocabulary(samples, parts.vocab_size)
         pieces = cut(samples, min(PIECE_TOKENS, parts.max_len))
         check_usable(samples, pieces)
         with times.stage("features"):
             features = make_features(
-                folder / "features", pieces, parts.fingerprint, load, parts.embedding.shape[1]
+                folder / FEATURES, pieces, parts.fingerprint, load, parts.embedding.shape[1]
             )
     finally:
         load.cache_clear()

@@ -1,9 +1,7 @@
-"""What ``foredraft train draft`` is told: one schema behind its flags, and what holds a rerun to them."""
+"""What ``foredraft train draft`` is told: one schema behind its flags."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -11,9 +9,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from foredraft.integration.config_sections import STRICT
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import describe_fault
-from foredraft.integration.train.files import write_atomic
 
-SETTINGS_FILE = "settings.json"
 WRITE_TOKENS = 450_000
 PIECE_TOKENS = 512
 """Longer texts are cut into pieces of this many tokens."""
@@ -77,7 +73,7 @@ class TrainSettings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             lines = (describe_fault(fault, type(self)) for fault in error.errors())
-            raise UserError("\n".join(map(_as_flag, lines))) from None
+            raise UserError("\n".join(map(as_flag, lines))) from None
 
     @property
     def tokens_to_write(self) -> int:
@@ -98,40 +94,7 @@ class TrainSettings(BaseModel):
         return self
 
 
-def keep_settings(folder: Path, settings: TrainSettings, target: dict[str, str]) -> None:
-    """Write the settings of a new run; hold a rerun to those of the first one.
-
-    Args:
-        target: what identifies the target: its name, dtype and fingerprint.
-
-    Raises:
-        UserError: the folder belongs to a run with other settings, or cannot be written.
-    """
-    path = folder / SETTINGS_FILE
-    now = settings.model_dump(mode="json") | target
-    if not path.exists():
-        write_atomic(path, (json.dumps(now, indent=2) + "\n").encode())
-        return
-    before = _read(path)
-    for name in dict.fromkeys([*now, *before]):
-        if now.get(name) != before.get(name):
-            raise UserError(
-                f"{_as_flag(name)}: {folder.name} was begun with {before.get(name)!r}, now it is "
-                f"{now.get(name)!r}; repeat the first value to resume, or give another --out"
-            )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UserError(f"--out: {path} cannot be read: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"--out: {path} is not a mapping of settings")
-    return found
-
-
-def _as_flag(text: str) -> str:
+def as_flag(text: str) -> str:
     """ "batch_tokens: too small" -> "--batch-tokens: too small"."""
     field, colon, rest = text.partition(":")
     field = field.partition(".")[0] if colon else field

@@ -78,7 +78,7 @@ def test_too_little_room_is_said_before_anything_is_read(
     make: Callable[..., list[Features]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(UserError, match="MB more, 0 MB are free"):
+    with pytest.raises(UserError, match=r"MB more, 0\.0 MB are free"):
         make(load=pytest.fail)
 
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from foredraft.integration.config import Config
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import read_draft_file
-from foredraft.integration.train import files, loop
+from foredraft.integration.train import files, loop, run
 from foredraft.integration.train.batches import shifted
 from foredraft.integration.train.loop import Trainer
 from foredraft.integration.train.run import train_draft
@@ -136,6 +136,11 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def terminate() -> None:
+    """What schedulers send before they kill."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def kill() -> None:
     raise KilledError
 
@@ -183,6 +188,35 @@ def test_a_killed_training_resumes_bit_by_bit(
     assert kept == [(one.step, one.held_out_greedy, one.held_out_sampled) for one in log(whole)]
 
 
+@pytest.mark.parametrize("stop", [interrupt, terminate])
+def test_an_interrupted_training_is_saved_and_needs_its_log(
+    run_folder: Callable[..., Path],
+    toy_config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stop: Callable[[], None],
+) -> None:
+    folder, given = run_folder(), settings(train_tokens=5_000)
+    stop_after(monkeypatch, 3, stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_draft(folder, given, toy_config)
+    assert "saved; the same command goes on" in capsys.readouterr().err
+    assert torch.load(folder / "checkpoint" / "last.pt", weights_only=True)["place"]["step"] == 3
+    (folder / "train_log.jsonl").write_text("")
+    with pytest.raises(UserError, match=r"train_log\.jsonl is damaged"):
+        train_draft(folder, given, toy_config)
+
+
+def test_a_kill_outside_of_the_training_ends_the_run_like_ctrl_c(
+    run_folder: Callable[..., Path], toy_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "prepare_data", lambda *_: terminate())
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        train_draft(run_folder(), settings(), toy_config)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(
     run_folder: Callable[..., Path], toy_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +252,15 @@ def test_a_full_disk_keeps_the_last_good_checkpoint(
     assert torch.load(folder / "checkpoint" / "last.pt", weights_only=True)["place"]["step"] == 3
     assert not list(folder.rglob("*.tmp"))
     train_draft(folder, given, toy_config)
+
+
+def test_samples_of_another_model_are_refused_before_the_target_reads_them(
+    run_folder: Callable[..., Path], toy_config: Config
+) -> None:
+    folder = run_folder(vocab_size=1000)
+    with pytest.raises(UserError, match="is outside the model's vocabulary of 257"):
+        train_draft(folder, settings(), toy_config)
+    assert not (folder / "features").exists()
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(run_folder: Callable[..., Path], toy_config: Config) -> None:
