@@ -19,7 +19,6 @@ from foredraft.integration.sampling_params import SamplingParams
 from foredraft.integration.train.files import write_atomic
 from foredraft.integration.train.samples import Sample
 
-MEASURED = "measured.json"
 DRAFT_TOKENS = 4
 MAX_SECONDS = 60.0
 """For each temperature."""
@@ -50,17 +49,18 @@ class EndToEnd:
 
 
 def measured_end_to_end(
-    folder: Path, config: Config, load: Callable[[], Target], samples: Sequence[Sample]
+    folder: Path, config: Config, load: Callable[[], Target], samples: Sequence[Sample], num_trained: int
 ) -> EndToEnd:
     """The measurement of the draft in ``folder``, made once and kept there.
 
     Args:
+        num_trained: tokens it was trained on; a draft that was trained further is measured again.
         load: gives the target; called only if there is something to measure.
 
     Raises:
         UserError: the engine does not fit into memory, or the disk is full.
     """
-    path = folder / MEASURED
+    path = folder / f"measured-{num_trained}.json"
     with suppress(FileNotFoundError, ValidationError):  # a damaged one is measured again
         return TypeAdapter(EndToEnd).validate_json(path.read_bytes())
     measured = _measure(folder, config, load(), samples)

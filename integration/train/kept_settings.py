@@ -21,7 +21,8 @@ def keep_settings(
 ) -> None:
     """Write the settings of a new run; hold a rerun to those of the first one.
 
-    Model and data may be named differently the next time, as long as they hold the same.
+    Model and data may be named differently the next time, as long as they hold the same. ``train_tokens`` may
+    grow: the training goes on from its end, at the rate that the longer schedule has there.
 
     Args:
         target: what identifies the target: its ``model`` name, ``dtype`` and ``target_fingerprint``.
@@ -38,9 +39,16 @@ def keep_settings(
     before = _read(path)
     _check_model(folder, before, now)
     _check_data(folder, before, now)
+    grown = now["train_tokens"] > before.get("train_tokens", now["train_tokens"])
     for name in dict.fromkeys([*now, *before]):
-        if name not in COMPARED_BY_CONTENT and now.get(name) != before.get(name):
+        if name in COMPARED_BY_CONTENT or (name == "train_tokens" and grown):
+            continue
+        if now.get(name) != before.get(name):
             raise _begun_with(folder, name, before, now)
+    if grown:
+        write_atomic(
+            path, (json.dumps(before | {"train_tokens": now["train_tokens"]}, indent=2) + "\n").encode()
+        )
 
 
 def _check_model(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

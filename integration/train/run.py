@@ -59,7 +59,9 @@ def _train_in(folder: Path, settings: TrainSettings, config: Config, given: Data
         trainer.run()
     export_draft(folder, student, head_ids, parts)
     with times.stage("measuring"):
-        end_to_end = measured_end_to_end(folder, config, lambda: load_target(config), samples)
+        end_to_end = measured_end_to_end(
+            folder, config, lambda: load_target(config), samples, settings.train_tokens
+        )
     export_draft(folder, student, head_ids, parts, end_to_end.num_draft_tokens)
     outcome = Outcome(
         target=parts.name,

@@ -70,9 +70,9 @@ def test_a_damaged_measurement_is_made_again(
     counts = AcceptanceCounts(num_prompts=4)
     measured = EndToEnd(counts, counts, costs=None, speedups={1: 1.5})
     monkeypatch.setattr(end_to_end, "_measure", lambda *_: measured)
-    (tmp_path / "measured.json").write_text(content)
-    assert measured_end_to_end(tmp_path, Config(), lambda: toy_target, []) == measured
-    assert measured_end_to_end(tmp_path, Config(), pytest.fail, []) == measured
+    (tmp_path / "measured-7.json").write_text(content)
+    assert measured_end_to_end(tmp_path, Config(), lambda: toy_target, [], 7) == measured
+    assert measured_end_to_end(tmp_path, Config(), pytest.fail, [], 7) == measured
 
 
 def test_only_a_full_disk_needs_room(tmp_path: Path) -> None:

@@ -38,6 +38,13 @@ def test_a_rerun_is_held_to_the_first_settings(tmp_path: Path) -> None:
         keep_settings(tmp_path, settings, TARGET | {"target_fingerprint": "abd"})
 
 
+def test_more_training_may_be_asked_for_but_not_less(tmp_path: Path) -> None:
+    keep_settings(tmp_path, TrainSettings(train_tokens=1000), TARGET)
+    keep_settings(tmp_path, TrainSettings(train_tokens=2000), TARGET)
+    with pytest.raises(UserError, match=r"--train-tokens: .* begun with 2000, now it is 1000"):
+        keep_settings(tmp_path, TrainSettings(train_tokens=1000), TARGET)
+
+
 def test_the_same_model_and_data_may_be_spelled_differently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

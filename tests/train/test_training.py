@@ -272,6 +272,17 @@ def test_a_damaged_checkpoint_is_refused_by_name(run_folder: Callable[..., Path]
         train_draft(folder, given, toy_config)
 
 
+def test_more_tokens_train_the_same_draft_further(
+    run_folder: Callable[..., Path], toy_config: Config
+) -> None:
+    folder = run_folder()
+    first = train_draft(folder, settings(train_tokens=2_000), toy_config)
+    more = train_draft(folder, settings(train_tokens=6_000), toy_config)
+    assert more.log[: len(first.log)] == first.log
+    assert more.log[-1].tokens >= 6_000
+    assert len(list(folder.glob("measured-*.json"))) == 2, "each state of the draft is measured"
+
+
 def test_the_draft_file_holds_the_trained_weights(
     run_folder: Callable[..., Path], toy_config: Config
 ) -> None:
