@@ -94,8 +94,8 @@ def test_changed_settings_are_refused(
 ) -> None:
     assert run(monkeypatch, *arguments) == 0
     capsys.readouterr()
-    assert run(monkeypatch, *arguments, "--train-tokens", "5000") == 2
-    expected = f"--train-tokens: {tmp_path / 'out'} was begun with 4000, now it is 5000"
+    assert run(monkeypatch, *arguments, "--train-tokens", "3000") == 2
+    expected = f"--train-tokens: {tmp_path / 'out'} was begun with 4000, now it is 3000"
     assert expected in capsys.readouterr().err
 
 
