@@ -113,6 +113,11 @@ def check_available(config: Config) -> None:
         raise UserError(f"proposer: {config.proposer} is not available yet; use one of {usable}")
 
 
+def replaced(config: Config, **values: Any) -> Config:
+    """A copy with other values, validated like any configuration."""
+    return Config(**(config.model_dump() | values))
+
+
 def section_model(name: str) -> type[BaseModel] | None:
     """The schema of a section of ``Config``, ``None`` if ``name`` is no section."""
     field = Config.model_fields.get(name)

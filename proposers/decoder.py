@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,11 @@ class Tokens:
     row_ids: Sequence[int]
     starts: Sequence[int]
     query_lens: Sequence[int]
+
+
+def to_device(values: Sequence[Any], device: torch.device) -> Tensor:
+    """Numbers as an int64 tensor, without waiting for the device."""
+    return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)
 
 
 class HiddenStates(Protocol):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
-from foredraft.proposers.decoder import Decoder, Tokens
+from foredraft.proposers.decoder import Decoder, Tokens, to_device
 from foredraft.proposers.drafting import DraftedRows, DraftingRows, draft_tokens, select_sampling
 from foredraft.verifier import MIN_TEMPERATURE, PADDING, Draft, DraftProbs, SamplingBatch
 
@@ -153,7 +153,7 @@ class DraftModelProposer(Proposer):
         ]
         device = self.decoder.device
         tokens = Tokens(
-            torch.tensor(token_ids, dtype=torch.int64).to(device, non_blocking=True),
+            to_device(token_ids, device),
             [plan.request.row for plan in plans],
             starts,
             counts,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
 
-from foredraft.integration.compare.plan import replaced
-from foredraft.integration.config import Config, check_available
+from foredraft.integration.config import Config, check_available, replaced
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams

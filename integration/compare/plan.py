@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from foredraft.integration.config import Config, check_available
+from foredraft.integration.config import Config, check_available, replaced
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 
@@ -119,11 +119,6 @@ def split_list(option: str, text: str) -> list[str]:
 def split_lists(option: str, texts: Sequence[str]) -> tuple[str, ...]:
     """The same for an option that may be repeated."""
     return tuple(dict.fromkeys(entry for text in texts for entry in split_list(option, text)))
-
-
-def replaced(config: Config, **values: Any) -> Config:
-    """A copy with other values, validated like any configuration."""
-    return Config(**(config.model_dump() | values))
 
 
 def request_params(config: Config, temperature: float, seed: int) -> SamplingParams:

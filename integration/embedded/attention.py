@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from foredraft.integration.embedded.slot_cache import SlotCache
-from foredraft.proposers.decoder import Tokens
+from foredraft.proposers.decoder import Tokens, to_device
 
 LONG_QUERY = 64
 """Queries above this many tokens are prefill chunks. Drafts stay far below."""
@@ -120,11 +119,6 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
         gather=None if in_order else to_device(gather, device),
         scatter=None if in_order else to_device(scatter, device),
     )
-
-
-def to_device(values: Sequence[Any], device: torch.device) -> Tensor:
-    """An int64 tensor, without waiting for the device."""
-    return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def _adjacent_rows(slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> list[list[int]]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from foredraft.integration.embedded.attention import to_device
 from foredraft.integration.embedded.slot_cache import zeros
+from foredraft.proposers.decoder import to_device
 
 
 class StateStore:
@@ -25,7 +25,7 @@ class StateStore:
         self.states.index_copy_(0, places, hidden)
 
     def read(self, rows: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> Tensor:
-        """See ``proposers.base.HiddenStates``."""
+        """See ``proposers.decoder.HiddenStates``."""
         places = [
             row * self._capacity + max(position, 0)
             for row, start, count in zip(rows, starts, counts, strict=True)

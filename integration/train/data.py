@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from foredraft.integration.config import Config
+from foredraft.integration.config import Config, replaced
 from foredraft.integration.embedded.build import Target, build_engine
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.errors import UserError
@@ -91,8 +91,7 @@ def writing_engine(config: Config, target: Target, num_tokens: int) -> EmbeddedE
     max_len = min(target.max_len, num_tokens)
     rows = max(1, min(ROWS, CACHE_TOKENS // max_len))
     sizes = config.engine.model_dump() | {"max_num_seqs": rows, "max_model_len": max_len}
-    values = config.model_dump() | {"proposer": "none", "engine": sizes}
-    return build_engine(Config(**values), target)
+    return build_engine(replaced(config, proposer="none", engine=sizes), target)
 
 
 def _write_own(samples: SampleFile, settings: TrainSettings, engine: EmbeddedEngine) -> None:

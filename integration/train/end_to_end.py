@@ -13,7 +13,7 @@ from foredraft.integration.align.costs import Costs, measure_costs
 from foredraft.integration.align.counts import AcceptanceCounts
 from foredraft.integration.align.measure import AlignPrompt, measure_acceptance
 from foredraft.integration.align.predict import best_num_draft_tokens, predicted_speedups
-from foredraft.integration.config import Config
+from foredraft.integration.config import Config, replaced
 from foredraft.integration.embedded.build import Target, build_engine
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.integration.train.files import write_atomic
@@ -77,10 +77,14 @@ def _measure(folder: Path, config: Config, target: Target, samples: Sequence[Sam
     ]
     longest = max(len(prompt.token_ids) for prompt in prompts)
     sizes = {"max_num_seqs": BATCH_SIZE, "max_model_len": min(target.max_len, longest + MAX_TOKENS)}
-    values = {"proposer": "draft", "num_draft_tokens": DRAFT_TOKENS, "draft": {"model": str(folder)}}
-    engine = build_engine(
-        Config(**(config.model_dump() | values | {"engine": config.engine.model_dump() | sizes})), target
+    own = replaced(
+        config,
+        proposer="draft",
+        num_draft_tokens=DRAFT_TOKENS,
+        draft={"model": str(folder)},
+        engine=config.engine.model_dump() | sizes,
     )
+    engine = build_engine(own, target)
     sampling = SamplingParams(max_tokens=MAX_TOKENS, seed=0)
     greedy, sampled = (
         measure_acceptance(
