@@ -33,9 +33,9 @@ from transformers_side import TransformersSide
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import Target, build_engine, load_target
 from foredraft.integration.errors import UserError
-from foredraft.integration.models.draft_file import DraftFile, read_draft_file
+from foredraft.integration.models.draft_file import DRAFT_FILE, DraftFile, read_draft_file
 from foredraft.integration.models.loading import load_model
-from foredraft.integration.models.pretrained import pretrained_draft
+from foredraft.integration.models.pretrained import pretrained
 from foredraft.integration.sampling_params import SamplingParams
 
 Side = Callable[[int], float]
@@ -126,7 +126,7 @@ class Assisted:
     """transformers' assisted generation with the same draft."""
 
     def __init__(self, options: argparse.Namespace, target: Target) -> None:
-        path = options.assistant or options.draft or pretrained_draft(target.name)
+        path = options.assistant or options.draft or pretrained(target.name, DRAFT_FILE)
         if path is None:
             raise UserError("--draft: none is given, and the model comes without one")
         draft = read_draft_file(Path(path))

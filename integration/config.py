@@ -22,7 +22,6 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import describe
 
 BUILTIN_PROPOSERS = ("none", "ngram", "draft", "early_exit")
-UNAVAILABLE_PROPOSERS = ("early_exit",)
 PROPOSER_GROUP = "foredraft.proposers"
 
 
@@ -100,17 +99,6 @@ def allowed_proposers() -> tuple[str, ...]:
     """The built-in proposers and those that installed packages offer; read without importing torch."""
     plugins = {point.name for point in entry_points(group=PROPOSER_GROUP)} - set(BUILTIN_PROPOSERS)
     return (*BUILTIN_PROPOSERS, *sorted(plugins))
-
-
-def check_available(config: Config) -> None:
-    """Refuse what can be configured but not yet built; nothing falls back to another proposer.
-
-    Raises:
-        UserError: the proposer has no implementation yet.
-    """
-    if config.proposer in UNAVAILABLE_PROPOSERS:
-        usable = ", ".join(name for name in allowed_proposers() if name not in UNAVAILABLE_PROPOSERS)
-        raise UserError(f"proposer: {config.proposer} is not available yet; use one of {usable}")
 
 
 def replaced(config: Config, **values: Any) -> Config:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
-from foredraft.proposers.decoder import Decoder, Tokens, to_device
-from foredraft.proposers.drafting import DraftedRows, DraftingRows, draft_tokens, select_sampling
-from foredraft.verifier import MIN_TEMPERATURE, PADDING, Draft, DraftProbs, SamplingBatch
+from foredraft.proposers.batch_draft import batch_draft, sampling_of
+from foredraft.proposers.decoder import DraftDecoder, Tokens, to_device
+from foredraft.proposers.drafting import DraftingRows, draft_tokens
+from foredraft.verifier import Draft
 
 CATCH_UP_TOKENS = 512
 """Unread tokens of long backlogs (prompts, mostly) that are read per step, over all requests: drafting must
@@ -61,7 +61,7 @@ class DraftModelProposer(Proposer):
 
     def __init__(
         self,
-        decoder: Decoder,
+        decoder: DraftDecoder,
         head_ids: Tensor | None = None,
         *,
         reads_states: bool = False,
@@ -83,15 +83,16 @@ class DraftModelProposer(Proposer):
         device = context.sampling.temperature.device
         if not drafting:
             return Draft.from_lists([[] for _ in context.request_ids], device)
+        places = [plan.place for plan in drafting]
         rows = DraftingRows(
             *self._unread(context, drafting),
             wanted=[plan.wanted for plan in drafting],
-            sampling=self._sampling(context.sampling, drafting),
+            sampling=sampling_of(context.sampling, places, self.decoder.device),
         )
         drafted = draft_tokens(self.decoder, self._head_ids, rows, self._min_confidence)
         for plan in drafting:
             plan.request.read = plan.request.block_start = len(context.token_ids[plan.place])
-        return _draft(context, [plan.place for plan in drafting], drafted)
+        return batch_draft(context, places, drafted)
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Keep what was read while drafting and then accepted.
@@ -172,25 +173,3 @@ class DraftModelProposer(Proposer):
         self.decoder.forward(tokens, states=states)
         for plan in plans:
             plan.request.read += plan.num_unread
-
-    def _sampling(self, sampling: SamplingBatch, plans: Sequence[_Plan]) -> SamplingBatch | None:
-        places = torch.tensor([plan.place for plan in plans], device=sampling.temperature.device)
-        if bool((sampling.temperature[places] < MIN_TEMPERATURE).all()):
-            return None
-        return select_sampling(sampling, places, self.decoder.device)
-
-
-def _draft(context: DraftContext, places: Sequence[int], drafted: DraftedRows) -> Draft:
-    """The draft of the whole batch, on its device: rows that drew with their laws, all else point masses."""
-    temperature = context.sampling.temperature
-    device, num_rows = temperature.device, len(context.request_ids)
-    where = torch.tensor(places, device=device)
-    token_ids = torch.full((num_rows, drafted.token_ids.shape[1]), PADDING, device=device)
-    token_ids[where] = drafted.token_ids.to(device)
-    lengths = torch.zeros(num_rows, dtype=torch.int64, device=device)
-    lengths[where] = drafted.lengths.to(device)
-    if drafted.probs is None or drafted.support_ids is None:
-        return Draft(token_ids, lengths)
-    drew = (temperature[where] >= MIN_TEMPERATURE).nonzero().squeeze(1)
-    probs = DraftProbs(where[drew], drafted.probs.to(device)[drew], drafted.support_ids.to(device)[drew])
-    return Draft(token_ids, lengths, probs)

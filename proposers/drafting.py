@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from foredraft.proposers.decoder import Decoder, Tokens, to_device
+from foredraft.proposers.decoder import DraftDecoder, Tokens, to_device
 from foredraft.proposers.draft_law import Drawn, confidence, draw
 from foredraft.verifier import PADDING, SamplingBatch
 
@@ -56,7 +56,7 @@ class _Step:
 
 
 def draft_tokens(
-    decoder: Decoder, head_ids: Tensor | None, rows: DraftingRows, min_confidence: float = 0.0
+    decoder: DraftDecoder, head_ids: Tensor | None, rows: DraftingRows, min_confidence: float = 0.0
 ) -> DraftedRows:
     """Read the unread tokens, then draft one token after the other.
 

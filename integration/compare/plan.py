@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from foredraft.integration.config import Config, check_available, replaced
+from foredraft.integration.config import Config, replaced
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 
@@ -94,13 +94,12 @@ def proposer_configs(config: Config, text: str | None) -> dict[str, Config]:
     """One configuration per proposer of a comma list; without a list the configured proposer.
 
     Raises:
-        UserError: a proposer that is unknown or not available.
+        UserError: a proposer that is unknown.
     """
     names = [config.proposer] if text is None else split_list("--proposers", text)
     configs = {}
     for name in dict.fromkeys([BASELINE, *names]):
         configs[name] = replaced(config, proposer=name)
-        check_available(configs[name])
     return configs
 
 

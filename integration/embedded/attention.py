@@ -43,7 +43,6 @@ class Layout:
 
     Attributes:
         positions: [T].
-        places: [T], slot * capacity + position.
         flat_index: [T * kv heads], where keys and values are written.
         gather: [P] token of each padded query, group after group; ``None`` when that is 0..T-1.
         scatter: [T] padded query of each token; ``None`` likewise.
@@ -51,7 +50,6 @@ class Layout:
 
     cache: SlotCache
     positions: Tensor
-    places: Tensor
     flat_index: Tensor
     groups: list[Group]
     gather: Tensor | None
@@ -70,7 +68,6 @@ class Layout:
         return replace(
             self,
             positions=self.positions + 1,
-            places=self.places + 1,
             flat_index=self.flat_index + 1,
             groups=groups,
             masks={},
@@ -113,7 +110,6 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
     return Layout(
         cache=cache,
         positions=token_positions,
-        places=token_slots * cache.capacity + token_positions,
         flat_index=cache.flat_index(token_slots, token_positions),
         groups=groups,
         gather=None if in_order else to_device(gather, device),

@@ -1,4 +1,4 @@
-"""The file of a trained draft: a few layers that live on their target's embedding and head.
+"""The file of a trained draft or exit head: a few layers that live on their target.
 
 One safetensors file. Its metadata say which target it was trained for; on another one it would only guess
 badly, without any error, so loading checks that.
@@ -10,7 +10,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
@@ -22,6 +22,7 @@ from foredraft.integration.errors import UserError
 
 FORMAT = "1"
 DRAFT_FILE = "draft.safetensors"
+EXIT_FILE = "exit_head.safetensors"
 TRAINING_FILE = "settings.json"
 """In a folder where a training has begun; the draft comes at its end."""
 
@@ -45,6 +46,7 @@ class _Metadata(BaseModel):
     kind: str
     target: str
     target_fingerprint: str
+    exit_layer: Json[Annotated[int, Field(ge=1)]] | None = None
     reads_states: Literal["true", "false"]
     own_head: Literal["true", "false"]
     num_draft_tokens: int = Field(ge=1, le=32)
@@ -56,15 +58,16 @@ class DraftFile:
     """What is in the file.
 
     Attributes:
-        kind: "draft".
+        kind: "draft" or "exit".
         target: name of the target it was trained for.
         target_fingerprint: ``fingerprint`` of that target.
-        reads_states: whether it reads the target's last hidden states beside the token ids.
+        reads_states: whether it reads the target's last hidden states beside what else it reads.
         layers_config: transformers' config of its layers; ``num_hidden_layers`` says how many.
         tensors: weights, named as in ``train.student.Student``; ``head.weight`` [S, H] only where the
             target's head is not its embedding.
         head_ids: [S] int64, strictly increasing: the tokens it can draft.
         num_draft_tokens: how many tokens per step paid best when it was measured.
+        exit_layer: of an exit head, after how many layers of the target it takes over.
     """
 
     kind: str
@@ -75,6 +78,7 @@ class DraftFile:
     tensors: dict[str, Tensor]
     head_ids: Tensor
     num_draft_tokens: int = 2
+    exit_layer: int | None = None
 
 
 def write_draft_file(path: Path, draft: DraftFile) -> None:
@@ -93,6 +97,8 @@ def write_draft_file(path: Path, draft: DraftFile) -> None:
         "num_draft_tokens": json.dumps(draft.num_draft_tokens),
         "config": json.dumps(draft.layers_config, sort_keys=True),
     }
+    if draft.exit_layer is not None:
+        metadata["exit_layer"] = json.dumps(draft.exit_layer)
     tensors = {name: tensor.contiguous() for name, tensor in draft.tensors.items()}
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -114,24 +120,38 @@ def read_draft_file(path: Path) -> DraftFile:
     Raises:
         UserError: no such file, damaged, or of another kind.
     """
-    path = path / DRAFT_FILE if path.is_dir() else path
+    return _read(path / DRAFT_FILE if path.is_dir() else path, "draft", "draft.model")
+
+
+def read_exit_file(path: Path) -> DraftFile:
+    """The trained exit head of a file or of a folder that holds one; its ``exit_layer`` is set.
+
+    Raises:
+        UserError: no such file, damaged, or of another kind.
+    """
+    return _read(path / EXIT_FILE if path.is_dir() else path, "exit", "early_exit.head")
+
+
+def _read(path: Path, kind: str, option: str) -> DraftFile:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (OSError, SafetensorError) as error:
-        raise UserError(f"draft.model: {path} cannot be read: {error}") from None
+        raise UserError(f"{option}: {path} cannot be read: {error}") from None
     if metadata.get("format") != FORMAT or HEAD_IDS not in tensors:
-        raise UserError(f"draft.model: {path} is not a draft that `foredraft train` wrote (format {FORMAT})")
-    _check_tensors(path, tensors)
+        raise UserError(f"{option}: {path} was not written by `foredraft train` (format {FORMAT})")
+    _check_tensors(path, tensors, option)
     try:
         found = _Metadata.model_validate(metadata)
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
-        raise UserError(f"draft.model: {path}: its metadata are damaged: {where}: {fault['msg']}") from None
+        raise UserError(f"{option}: {path}: its metadata are damaged: {where}: {fault['msg']}") from None
+    if found.kind != kind or (found.exit_layer is not None) != (kind == "exit"):
+        raise UserError(f"{option}: {path} holds weights of the kind {found.kind!r}, not {kind!r}")
     if found.own_head == "true" and HEAD_WEIGHT not in tensors:
-        raise UserError(f"draft.model: {path}: tensors are missing: {HEAD_WEIGHT}")
+        raise UserError(f"{option}: {path}: tensors are missing: {HEAD_WEIGHT}")
     head_ids = tensors.pop(HEAD_IDS)
     return DraftFile(
         kind=found.kind,
@@ -142,15 +162,14 @@ def read_draft_file(path: Path) -> DraftFile:
         tensors=tensors,
         head_ids=head_ids,
         num_draft_tokens=found.num_draft_tokens,
+        exit_layer=found.exit_layer,
     )
 
 
-def _check_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+def _check_tensors(path: Path, tensors: dict[str, Tensor], option: str) -> None:
     head_ids = tensors[HEAD_IDS]
     if head_ids.dtype != torch.int64 or head_ids.ndim != 1:
-        raise UserError(
-            f"draft.model: {path}: {HEAD_IDS} is {head_ids.ndim}-d {head_ids.dtype}, not 1-d int64"
-        )
+        raise UserError(f"{option}: {path}: {HEAD_IDS} is {head_ids.ndim}-d {head_ids.dtype}, not 1-d int64")
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
-            raise UserError(f"draft.model: {path}: {name} has values that are not finite")
+            raise UserError(f"{option}: {path}: {name} has values that are not finite")

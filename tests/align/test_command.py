@@ -82,7 +82,6 @@ def test_another_draft_is_right_now_and_then(
     [
         (["--batch-size", "0"], "--batch-size"),
         (["--proposer", "none"], "proposer: none drafts nothing"),
-        (["--proposer", "early_exit"], "not available"),
         (["--workload", "no_such_workload"], "no_such_workload"),
         (["--temperatures", "cold"], "--temperatures"),
         (["--temperatures", "-1"], "temperature"),

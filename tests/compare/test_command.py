@@ -62,7 +62,6 @@ def test_a_run_prints_and_writes_its_result(loads: list[Config], workload_file: 
         (["--batch-sizes", "0"], "--batch-sizes"),
         (["--batch-sizes", "9999"], "--batch-sizes"),
         (["--proposers", "ngrm"], "did you mean ngram"),
-        (["--proposers", "none,early_exit"], "not available"),
         (["--workload", "no_such_workload"], "no_such_workload"),
         (["--temperatures", "cold"], "--temperatures"),
         (["--temperature", "-1"], "temperature"),

@@ -27,7 +27,7 @@ def test_each_proposer_keeps_the_rest_of_the_configuration() -> None:
         assert (one.ngram, one.sampling) == (config.ngram, config.sampling)
 
 
-@pytest.mark.parametrize("text", ["ngrm", "none,,ngram", "", "early_exit"])
+@pytest.mark.parametrize("text", ["ngrm", "none,,ngram", ""])
 def test_bad_proposers_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="proposer"):
         proposer_configs(Config(), text)

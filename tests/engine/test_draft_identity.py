@@ -26,7 +26,7 @@ MODEL = toy_model(2)
 TARGET = prepare_model(copy.deepcopy(MODEL))
 
 
-def target_decoder(num_rows: int, *, keep_states: bool = False) -> SlotDecoder:
+def target_decoder(num_rows: int, *, keep_states: int = 0) -> SlotDecoder:
     return SlotDecoder(TARGET, num_rows, 256, 512, TOY_VOCAB, keep_states=keep_states)
 
 
@@ -55,7 +55,7 @@ def draft_engine(
     proposer = DraftModelProposer(
         draft_decoder(draft, num_rows), reads_states=reads_states, min_confidence=min_confidence
     )
-    target = target_decoder(num_rows, keep_states=reads_states)
+    target = target_decoder(num_rows, keep_states=256 * reads_states)
     return make_engine(target, proposer, num_draft_tokens, **options)
 
 
@@ -178,7 +178,7 @@ def test_drafting_leaves_the_targets_cache_alone(
 
     draft = forwards[reads_states, torch.float32]
     proposer = Watched(draft_decoder(draft), reads_states=reads_states)
-    engine = make_engine(target_decoder(4, keep_states=reads_states), proposer, 3)
+    engine = make_engine(target_decoder(4, keep_states=256 * reads_states), proposer, 3)
     engine.generate(PROMPTS[:5], GREEDY)
     assert checked == [True] * len(checked)
     assert len(checked) > 10

@@ -19,7 +19,8 @@ def test_states_are_read_by_row_and_position() -> None:
     """Before the first position there are zeros, not what the row before or position 0 holds."""
     store = StateStore(3, CAPACITY, 2, torch.float32, CPU)
     places = torch.arange(3 * CAPACITY)
-    store.write(places, torch.stack((places // CAPACITY, places % CAPACITY), dim=1).float() + 1)
+    values = torch.stack((places // CAPACITY, places % CAPACITY), dim=1).float() + 1
+    store.write([0, 1, 2], [0, 0, 0], [CAPACITY] * 3, values)
     states = store.read([2, 0, 1], [-1, 3, -1], [3, 2, 1])
     expected = [[0, 0], [3, 1], [3, 2], [1, 4], [1, 5], [0, 0]]
     assert states.tolist() == expected
@@ -31,7 +32,7 @@ def test_the_engine_keeps_the_states_of_committed_tokens() -> None:
     model = toy_model(2)
     prompt = [(5 * place + 1) % TOY_VOCAB for place in range(11)]
     target = toy_target(model).prepared
-    decoder = SlotDecoder(target, 2, 32, 512, TOY_VOCAB, keep_states=True)
+    decoder = SlotDecoder(target, 2, 32, 512, TOY_VOCAB, keep_states=10_000)
     engine = make_engine(decoder, prefill_chunk=4)
     (output,) = engine.generate([prompt], SamplingParams(temperature=0, max_tokens=5))
     committed = [*prompt, *output.outputs[0].token_ids]
@@ -62,7 +63,7 @@ def test_a_trained_draft_fuses_embedding_and_state() -> None:
 
 
 def test_a_pass_of_some_layers_keeps_no_states() -> None:
-    decoder = SlotDecoder(toy_target(toy_model(2)).prepared, 1, 8, 512, TOY_VOCAB, keep_states=True)
+    decoder = SlotDecoder(toy_target(toy_model(2)).prepared, 1, 8, 512, TOY_VOCAB, keep_states=10_000)
     decoder.forward(Tokens(torch.tensor([1, 2]), [0], [0], [2]), layers=(0, 1))
     assert decoder.hidden_states is not None
     assert not decoder.hidden_states.read([0], [0], [2]).any()

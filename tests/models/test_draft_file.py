@@ -116,14 +116,14 @@ def test_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [{"format": "2"}, {"format": None}])
 def test_another_format(tmp_path: Path, change: dict[str, str | None]) -> None:
     save(tmp_path / DRAFT_FILE, change, {"head_ids": torch.tensor([1])})
-    assert "is not a draft that `foredraft train` wrote" in refusal(tmp_path)
+    assert "was not written by `foredraft train`" in refusal(tmp_path)
 
 
 def test_another_models_weights(tmp_path: Path) -> None:
     save(tmp_path / "model.safetensors", {}, {"norm.weight": torch.ones(3)})
-    assert "is not a draft" in refusal(tmp_path / "model.safetensors")
+    assert "was not written by" in refusal(tmp_path / "model.safetensors")
     save_file({"norm.weight": torch.ones(3)}, tmp_path / "model.safetensors")
-    assert "is not a draft" in refusal(tmp_path / "model.safetensors")
+    assert "was not written by" in refusal(tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize(
