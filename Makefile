@@ -49,6 +49,8 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ngram_propose.py
 	$(BIN)/python benchmarks/draft_cost.py
 	$(BIN)/python benchmarks/draft_speed.py --draft-tokens 1,2,3
+	$(BIN)/python benchmarks/draft_cost.py --proposer early_exit
+	$(BIN)/python benchmarks/draft_speed.py --proposer early_exit --draft-tokens 1,2,3
 	$(BIN)/python benchmarks/draft_rules.py
 	$(BIN)/python benchmarks/verifier.py
 	$(BIN)/python benchmarks/bookkeeping.py
@@ -56,6 +58,7 @@ bench: setup
 identity: setup
 	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA)
 	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --proposer draft --draft-tokens 2
+	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --proposer early_exit --draft-tokens 2
 	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --limit 60 --temperature 1 --top-p 0.9 --draft-tokens 3,8
 
 gpu-check:

@@ -69,7 +69,7 @@ class DraftModelProposer(Proposer):
     ) -> None:
         self.decoder = decoder
         self.needs_hidden_states = reads_states
-        self._head_ids = head_ids
+        self.head_ids = head_ids
         self._min_confidence = min_confidence
         self._limit = min(decoder.capacity, decoder.max_len)
         self._requests: dict[str, _Request] = {}
@@ -89,7 +89,7 @@ class DraftModelProposer(Proposer):
             wanted=[plan.wanted for plan in drafting],
             sampling=sampling_of(context.sampling, places, self.decoder.device),
         )
-        drafted = draft_tokens(self.decoder, self._head_ids, rows, self._min_confidence)
+        drafted = draft_tokens(self.decoder, self.head_ids, rows, self._min_confidence)
         for plan in drafting:
             plan.request.read = plan.request.block_start = len(context.token_ids[plan.place])
         return batch_draft(context, places, drafted)

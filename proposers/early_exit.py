@@ -37,7 +37,7 @@ class EarlyExitProposer(Proposer):
     ) -> None:
         self.decoder = decoder
         self.needs_hidden_states = reads_states
-        self._head_ids = head_ids
+        self.head_ids = head_ids
         self._min_confidence = min_confidence
         self._limit = min(decoder.capacity, decoder.max_len)
 
@@ -78,7 +78,7 @@ class EarlyExitProposer(Proposer):
             sampling=sampling_of(context.sampling, places, self.decoder.device),
         )
         try:
-            return draft_tokens(self.decoder, self._head_ids, rows, self._min_confidence)
+            return draft_tokens(self.decoder, self.head_ids, rows, self._min_confidence)
         finally:  # whatever happens in between, the target's rows end where they did
             for row, start in zip(row_ids, starts, strict=True):
                 self.decoder.truncate(row, start)
