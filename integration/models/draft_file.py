@@ -46,7 +46,7 @@ class _Metadata(BaseModel):
     kind: str
     target: str
     target_fingerprint: str
-    exit_layer: Json[Annotated[int, Field(ge=1)]] | None = None
+    exit_layer: Json[Annotated[int, Field(ge=1, strict=True)]] | None = None
     reads_states: Literal["true", "false"]
     own_head: Literal["true", "false"]
     num_draft_tokens: int = Field(ge=1, le=32)
