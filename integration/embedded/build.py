@@ -40,14 +40,16 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
     num_draft_tokens = config.num_draft_tokens or (trained.num_draft_tokens if trained else DRAFT_TOKENS)
     plan = plan_memory(config.engine, _bytes_per_position(target, draft, early_exit), target.max_len)
     workspace = workspace_bytes(plan.num_rows, num_draft_tokens, target.vocab_size, drawn=trained is not None)
-    check_free_memory(plan.num_bytes + workspace, target.device)
+    kept_states = _kept_states(draft, early_exit, plan)
+    states = 0 if draft else plan.num_rows * kept_states * _state_bytes(target)  # a draft's are in the plan
+    check_free_memory(plan.num_bytes + workspace + states, target.device)
     decoder = SlotDecoder(
         target.prepared,
         plan.num_rows,
         plan.capacity,
         target.max_len,
         target.vocab_size,
-        keep_states=_kept_states(draft, early_exit, plan),
+        keep_states=kept_states,
         exit_head=early_exit.trained_head if early_exit else None,
     )
     return EmbeddedEngine(
@@ -105,10 +107,14 @@ def _bytes_per_position(target: Target, draft: LoadedDraft | None, early_exit: L
     if draft is not None:
         num_bytes += _cache_bytes(draft.prepared, draft.prepared.num_layers)
     if draft is not None and draft.reads_states:
-        num_bytes += StateStore.bytes_per_position(target.prepared.hidden_size, target.dtype)
+        num_bytes += _state_bytes(target)
     if early_exit is not None and early_exit.trained_head is not None:
         num_bytes += _cache_bytes(target.prepared, early_exit.trained_head.num_layers)
     return num_bytes
+
+
+def _state_bytes(target: Target) -> int:
+    return StateStore.bytes_per_position(target.prepared.hidden_size, target.dtype)
 
 
 def _cache_bytes(prepared: ForwardPass, num_layers: int) -> int:

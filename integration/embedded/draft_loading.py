@@ -16,8 +16,8 @@ from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import (
     DRAFT_FILE,
-    TRAINING_FILE,
     DraftFile,
+    check_finished,
     is_draft_file,
     read_draft_file,
 )
@@ -66,8 +66,7 @@ def load_draft(config: Config, target: Target) -> LoadedDraft:
             )
         return _trained(shipped, config, target)
     path = Path(name).expanduser()
-    if (path / TRAINING_FILE).is_file() and not is_draft_file(path):
-        raise UserError(f"draft.model: the training in {path} is not finished; run its command again")
+    check_finished(path, "draft.model")
     return _trained(path, config, target) if is_draft_file(path) else _model(name, config, target)
 
 

@@ -12,7 +12,7 @@ from foredraft.integration.embedded.draft_loading import check_made_for
 from foredraft.integration.embedded.exit_head import ExitHead, OwnHead, TrainedHead
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
-from foredraft.integration.models.draft_file import EXIT_FILE, read_exit_file
+from foredraft.integration.models.draft_file import EXIT_FILE, check_finished, read_exit_file
 from foredraft.integration.models.pretrained import models_with, pretrained
 
 OWN_HEAD_DRAFT_TOKENS = 4
@@ -78,6 +78,7 @@ def _own(exit_layer: int | None, target: Target) -> LoadedExit:
 
 
 def _trained(path: Path, exit_layer: int | None, target: Target) -> LoadedExit:
+    check_finished(path, "early_exit.head")
     file = read_exit_file(path)
     check_made_for(file, target, f"early_exit.head: {path}")
     made_for, num_layers = file.exit_layer, target.prepared.num_layers

@@ -114,6 +114,17 @@ def is_draft_file(path: Path) -> bool:
     return (path / DRAFT_FILE).is_file() or path.suffix == ".safetensors"
 
 
+def check_finished(path: Path, option: str) -> None:
+    """Refuse the folder of a training that has not come to its end.
+
+    Raises:
+        UserError: it has not.
+    """
+    finished = any((path / name).is_file() for name in (DRAFT_FILE, EXIT_FILE))
+    if (path / TRAINING_FILE).is_file() and not finished:
+        raise UserError(f"{option}: the training in {path} is not finished; run its command again")
+
+
 def read_draft_file(path: Path) -> DraftFile:
     """The trained draft of a file or of a folder that holds one.
 
@@ -148,8 +159,10 @@ def _read(path: Path, kind: str, option: str) -> DraftFile:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise UserError(f"{option}: {path}: its metadata are damaged: {where}: {fault['msg']}") from None
-    if found.kind != kind or (found.exit_layer is not None) != (kind == "exit"):
+    if found.kind != kind:
         raise UserError(f"{option}: {path} holds weights of the kind {found.kind!r}, not {kind!r}")
+    if (found.exit_layer is not None) != (kind == "exit"):
+        raise UserError(f"{option}: {path}: its metadata are damaged: exit_layer: {found.exit_layer}")
     if found.own_head == "true" and HEAD_WEIGHT not in tensors:
         raise UserError(f"{option}: {path}: tensors are missing: {HEAD_WEIGHT}")
     head_ids = tensors.pop(HEAD_IDS)
