@@ -75,6 +75,7 @@ class FusedLayers:
         self.scale: float = decoder.layers[0].self_attn.scaling
         self._first_cache_layer = first_cache_layer
         self._rotary = decoder.rotary_emb
+        self._rotations: tuple[Tensor, Tensor] | None = None
         self._final_norm: Tensor = decoder.norm.weight
         self.device, self.dtype = self._final_norm.device, self._final_norm.dtype
         self._layers = []
@@ -105,7 +106,17 @@ class FusedLayers:
 
     def _rotation(self, hidden: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """Cosine and signed sine of each token's position, [T, 1, D]."""
-        cos, sin = self._rotary(hidden[None], position_ids=layout.positions[None])
+        if self._rotary.rope_type == "dynamic":  # the longest sequence decides on the values of all
+            return self._rotation_of(hidden, layout.positions)
+        if self._rotations is None or len(self._rotations[0]) < layout.cache.capacity:
+            # All positions once: with few layers in a pass, working them out again is what costs.
+            positions = torch.arange(layout.cache.capacity, device=hidden.device)
+            self._rotations = self._rotation_of(hidden, positions)
+        cos, sin = self._rotations
+        return cos.index_select(0, layout.positions), sin.index_select(0, layout.positions)
+
+    def _rotation_of(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = self._rotary(hidden[None], position_ids=positions[None])
         return cos[0, :, None].to(hidden.dtype), _signed(sin[0, :, None]).to(hidden.dtype)
 
     def _query_key_value(

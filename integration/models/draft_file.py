@@ -111,7 +111,7 @@ def write_draft_file(path: Path, draft: DraftFile) -> None:
 
 def is_draft_file(path: Path) -> bool:
     """Whether ``path`` is a trained draft, or a folder that holds one."""
-    return (path / DRAFT_FILE).is_file() or path.suffix == ".safetensors"
+    return os.path.isfile(path / DRAFT_FILE) or path.suffix == ".safetensors"
 
 
 def check_finished(path: Path, option: str) -> None:
@@ -120,8 +120,8 @@ def check_finished(path: Path, option: str) -> None:
     Raises:
         UserError: it has not.
     """
-    finished = any((path / name).is_file() for name in (DRAFT_FILE, EXIT_FILE))
-    if (path / TRAINING_FILE).is_file() and not finished:
+    finished = any(os.path.isfile(path / name) for name in (DRAFT_FILE, EXIT_FILE))
+    if os.path.isfile(path / TRAINING_FILE) and not finished:
         raise UserError(f"{option}: the training in {path} is not finished; run its command again")
 
 
@@ -131,7 +131,7 @@ def read_draft_file(path: Path) -> DraftFile:
     Raises:
         UserError: no such file, damaged, or of another kind.
     """
-    return _read(path / DRAFT_FILE if path.is_dir() else path, "draft", "draft.model")
+    return _read(_in_folder(path, DRAFT_FILE), "draft", "draft.model")
 
 
 def read_exit_file(path: Path) -> DraftFile:
@@ -140,7 +140,17 @@ def read_exit_file(path: Path) -> DraftFile:
     Raises:
         UserError: no such file, damaged, or of another kind.
     """
-    return _read(path / EXIT_FILE if path.is_dir() else path, "exit", "early_exit.head")
+    path = _in_folder(path, EXIT_FILE)
+    if not os.path.isfile(path):
+        raise UserError(
+            f"early_exit.head: {path} is not there; name a file or folder that `foredraft train exit` wrote"
+        )
+    return _read(path, "exit", "early_exit.head")
+
+
+def _in_folder(path: Path, name: str) -> Path:
+    # os.path: unlike pathlib's, it calls a path that cannot be looked at no folder, and does not raise
+    return path / name if os.path.isdir(path) else path
 
 
 def _read(path: Path, kind: str, option: str) -> DraftFile:

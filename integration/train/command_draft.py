@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from foredraft.integration.cli_options import with_config
 from foredraft.integration.config_sources import LoadedConfig
+from foredraft.integration.paths import user_path
 from foredraft.integration.train.options import Out, with_settings
 from foredraft.integration.train.settings import DraftSettings
 
@@ -22,4 +23,5 @@ def train_draft_command(loaded: LoadedConfig, settings: DraftSettings, out: Out)
     from foredraft.integration.train.card import print_outcome
     from foredraft.integration.train.run import train
 
+    out = user_path(out, "--out")
     print_outcome(train(out, settings, loaded.config), settings, out)

@@ -11,16 +11,22 @@ from foredraft.integration.cli_options import with_config
 from foredraft.integration.config import Config
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
+from foredraft.integration.paths import user_path
 from foredraft.integration.train.options import Out, with_settings
 from foredraft.integration.train.settings import ExitSettings
+
+SWEEP_TOKENS = 200_000
 
 Sweep = Annotated[
     str | None,
     typer.Option(metavar="LAYERS", help="Try several exit layers, such as 1,2,4, and say which pays best."),
 ]
 SweepTokens = Annotated[
-    int,
-    typer.Option(min=1, help="With --sweep: tokens to train on for each layer, instead of --train-tokens."),
+    int | None,
+    typer.Option(
+        min=1,
+        help=f"With --sweep: tokens to train on per layer, not --train-tokens (default: {SWEEP_TOKENS}).",
+    ),
 ]
 
 
@@ -31,7 +37,7 @@ def train_exit_command(
     settings: ExitSettings,
     out: Out,
     sweep: Sweep = None,
-    sweep_tokens: SweepTokens = 200_000,
+    sweep_tokens: SweepTokens = None,
 ) -> None:
     """Train an exit head for --model: what turns the state after its first layers into a guess.
 
@@ -43,9 +49,12 @@ def train_exit_command(
 
     Ctrl-C ends the run; the same command goes on where it was.
     """
+    out = user_path(out, "--out")
     if sweep is not None:
-        _sweep(out, sweep, sweep_tokens, settings, loaded.config)
+        _sweep(out, sweep, sweep_tokens or SWEEP_TOKENS, settings, loaded.config)
         return
+    if sweep_tokens is not None:
+        raise UserError(f"--sweep-tokens: goes with --sweep only (got {sweep_tokens}); see --train-tokens")
     from foredraft.integration.train.card import print_outcome
     from foredraft.integration.train.run import train
 

@@ -15,10 +15,10 @@ from foredraft.integration.train.features import FEATURES
 from foredraft.integration.train.files import writing_to
 from foredraft.integration.train.kept_settings import SETTINGS_FILE
 from foredraft.integration.train.samples import read_samples
-from foredraft.integration.train.shards import digest_in
+from foredraft.integration.train.shards import is_foreign
 
 LOCK_FILE = ".lock"
-SHARD = re.compile(r"\d{5}\.safetensors")
+SHARD = re.compile(r"\d{5}\.safetensors(\.tmp)?")
 SHARDS = re.compile(rf"{FEATURES}|{EXIT_STATES}-\d+")
 SWEEP_FOLDER = re.compile(r"sweep-\d+")
 SWEEP_FILE = "sweep.json"
@@ -85,7 +85,7 @@ def _is_ours(entry: Path) -> bool:
         return all(_is_shard(shard) for shard in entry.iterdir())
     if SWEEP_FOLDER.fullmatch(entry.name) and entry.is_dir():
         return (entry / SETTINGS_FILE).exists() or all(_is_ours(one) for one in entry.iterdir())
-    return entry.name in (WRITTEN, GIVEN, LOCK_FILE, SWEEP_FILE, f"{SETTINGS_FILE}.tmp")
+    return entry.name.removesuffix(".tmp") in (WRITTEN, GIVEN, LOCK_FILE, SWEEP_FILE, SETTINGS_FILE)
 
 
 def sweep_folders(folder: Path) -> list[Path]:
@@ -94,4 +94,4 @@ def sweep_folders(folder: Path) -> list[Path]:
 
 
 def _is_shard(path: Path) -> bool:
-    return bool(SHARD.fullmatch(path.name)) and digest_in(path) is not None
+    return bool(SHARD.fullmatch(path.name)) and not is_foreign(path)

@@ -82,15 +82,15 @@ class Trainer:
             if not self.log.entries:
                 self._evaluate(learning_rate=0.0)
             saved_at = time.monotonic()
-            while self._place.tokens < total:
+            while self._place.tokens < total and not interrupts.asked:
                 self._advance(progress)
-                if interrupts.asked or time.monotonic() - saved_at >= CHECKPOINT_EVERY_S:
+                if time.monotonic() - saved_at >= CHECKPOINT_EVERY_S:
                     self._save()
                     saved_at = time.monotonic()
-                if interrupts.asked:
-                    print("saved; the same command goes on", file=sys.stderr)
-                    raise KeyboardInterrupt
             self._save()
+            if interrupts.asked:
+                print("saved; the same command goes on", file=sys.stderr)
+                raise KeyboardInterrupt
 
     def _advance(self, progress: StageProgress) -> None:
         """One step, and the evaluation if one is due."""

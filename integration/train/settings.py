@@ -150,7 +150,7 @@ class ExitSettings(TrainSettings):
         ge=1,
         le=1000,
         description="layers of the target that draft, fewer than it has; deeper guesses better and costs "
-        f"more; left out: one in {DEFAULT_DEPTH}",
+        f"more; left out: one in {DEFAULT_DEPTH}, at least 1",
     )
     form: Literal["states", "plain"] = Field(
         "states",

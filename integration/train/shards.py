@@ -63,7 +63,7 @@ def make_shards(
     shards = _split(pieces, shard_tokens)
     paths = [folder / f"{index:05d}.safetensors" for index in range(len(shards))]
     digests = [_digest(shard, reading.source) for shard in shards]
-    todo = [place for place, path in enumerate(paths) if digest_in(path) != digests[place]]
+    todo = [place for place, path in enumerate(paths) if _digest_in(path) != digests[place]]
     if todo:
         num_tokens = sum(len(piece.token_ids) for place in todo for piece in shards[place])
         check_free_space(folder, num_tokens * reading.token_bytes + len(todo) * 4096)
@@ -72,13 +72,22 @@ def make_shards(
     return [tensors for path, shard in zip(paths, shards, strict=True) for tensors in _read(path, shard)]
 
 
-def digest_in(path: Path) -> str | None:
+def _digest_in(path: Path) -> str | None:
     """What a shard says it was made of; ``None`` if it is missing or damaged."""
     try:
         with safe_open(path, framework="pt") as file:
             return (file.metadata() or {}).get("digest")
     except (OSError, SafetensorError):
         return None
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a file is whole and no shard. A damaged one is taken for ours, which will be made again."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return "digest" not in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
 
 
 def _write_shards(

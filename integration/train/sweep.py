@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from foredraft.integration.align.predict import MIN_GAIN
 from foredraft.integration.config import Config
@@ -40,6 +42,14 @@ class SweepRow:
     speedup: float | None
 
 
+@dataclass(frozen=True)
+class _Sweep:
+    """What sweep.json holds."""
+
+    layers: list[SweepRow]
+    best_exit_layer: int | None
+
+
 def parse_layers(text: str) -> list[int]:
     """ "4,1,2" -> [1, 2, 4].
 
@@ -58,7 +68,8 @@ def parse_layers(text: str) -> list[int]:
 def run_sweep(folder: Path, layers: Sequence[int], settings: ExitSettings, config: Config) -> list[SweepRow]:
     """Train and measure an exit head after each of ``layers``, on the same data; written to sweep.json too.
 
-    Every layer has a folder in ``folder``; what is there already is not made again.
+    Every layer has a folder in ``folder``; what is there already is not made again. Layers that an earlier
+    sweep tried with as many tokens are among the rows.
 
     Args:
         settings: of each training, the exit layer aside.
@@ -72,6 +83,7 @@ def run_sweep(folder: Path, layers: Sequence[int], settings: ExitSettings, confi
         with run_folder(folder, settings.data):
             plans = _plans(layers, settings, config)
             rows = [_row(plan, _train(folder, plan, config, given)) for plan in plans]
+            rows = _with_earlier(rows, folder / SWEEP_FILE)
             write_atomic(folder / SWEEP_FILE, _as_json(rows).encode())
             return rows
 
@@ -116,7 +128,18 @@ def _row(plan: ExitSettings, outcome: Outcome) -> SweepRow:
     )
 
 
+def _with_earlier(rows: Sequence[SweepRow], path: Path) -> list[SweepRow]:
+    """The rows and those in ``path`` of other layers, trained as long."""
+    earlier: list[SweepRow] = []
+    with suppress(FileNotFoundError, ValidationError):  # a damaged file is written anew
+        earlier = TypeAdapter(_Sweep).validate_json(path.read_bytes()).layers
+    known = {row.exit_layer for row in rows}
+    tokens = {row.train_tokens for row in rows}
+    kept = [row for row in earlier if row.exit_layer not in known and row.train_tokens in tokens]
+    return sorted([*rows, *kept], key=lambda row: row.exit_layer)
+
+
 def _as_json(rows: Sequence[SweepRow]) -> str:
     best = best_row(rows)
-    found = {"layers": [asdict(row) for row in rows], "best_exit_layer": best and best.exit_layer}
-    return json.dumps(found, indent=2) + "\n"
+    found = _Sweep(list(rows), best.exit_layer if best else None)
+    return TypeAdapter(_Sweep).dump_json(found, indent=2).decode() + "\n"

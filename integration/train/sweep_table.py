@@ -36,8 +36,9 @@ def conclusion(rows: Sequence[SweepRow]) -> str:
             "No layer pays yet after so little training. Train one with the same command and --exit-layer in "
             "place of --sweep, or sweep again with more --sweep-tokens."
         )
+    pays = "pays best" if len(rows) > 1 else "pays (no other layer was tried)"
     return (
-        f"Leaving after layer {best.exit_layer} pays best. Train it with the same command, --exit-layer "
+        f"Leaving after layer {best.exit_layer} {pays}. Train it with the same command, --exit-layer "
         f"{best.exit_layer} in place of --sweep: the data are there."
     )
 

@@ -315,7 +315,10 @@ def test_a_head_behind_the_last_layer_is_refused(target: Target, tmp_path: Path,
 
 def test_an_own_exit_behind_the_last_layer_is_refused(target: Target) -> None:
     message = refusal(config_of("own", NUM_LAYERS + 1), target)
-    assert message == f"early_exit.exit_layer: the model has {NUM_LAYERS} layers, got {NUM_LAYERS + 1}"
+    assert (
+        message
+        == f"early_exit.exit_layer: the model can be left after 1 to {NUM_LAYERS} layers, got {NUM_LAYERS + 1}"
+    )
 
 
 def test_each_kind_of_file_in_the_place_of_the_other(target: Target, tmp_path: Path) -> None:
@@ -420,10 +423,24 @@ def change_metadata(path: Path, changed: Callable[[dict[str, Any]], dict[str, An
     save_file(load_file(path), path, given)
 
 
+@pytest.mark.parametrize("name", ["~no_such_user/x", "a" * 300, "nowhere"])
+def test_a_path_that_leads_nowhere(target: Target, tmp_path: Path, name: str) -> None:
+    message = refusal(config_of(name), target)
+    assert message.startswith("early_exit.head: ")
+    assert name in message
+
+
+def test_weights_that_the_targets_dtype_cannot_hold(target: Target, tmp_path: Path) -> None:
+    file = trained_exit(MODEL, 1)
+    huge = file.tensors["norm.weight"].double().fill_(1e300)
+    path = write(tmp_path, replace(file, tensors=file.tensors | {"norm.weight": huge}))
+    assert "norm.weight has values that float32 cannot hold" in refusal(config_of(path), target)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"head": "own"}, "exit_layer"),
+        ({"head": "own"}, "exit_layer must be given"),
         ({"head": "own", "exit_layer": 0}, "early_exit.exit_layer"),
         ({"exit_layer": -1}, "early_exit.exit_layer"),
         ({"exit_layer": 1001}, "early_exit.exit_layer"),

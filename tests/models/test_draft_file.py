@@ -260,4 +260,4 @@ def test_damaged_files_of_exit_heads(draft: DraftFile, tmp_path: Path, keep: int
 def test_a_file_of_another_program_is_no_exit_head(tmp_path: Path) -> None:
     save_file({"norm.weight": torch.ones(3)}, tmp_path / EXIT_FILE)
     assert "was not written by" in exit_refusal(tmp_path)
-    assert "cannot be read" in exit_refusal(tmp_path / "absent")
+    assert "is not there; name" in exit_refusal(tmp_path / "absent")

@@ -73,6 +73,8 @@ def test_a_sweep_prints_a_table(
         (["--sweep", "1,9"], "--sweep: --exit-layer: the target has 4 layers"),
         (["--sweep", "1", "--exit-layer", "1"], "--exit-layer: goes without --sweep"),
         (["--sweep", "1", "--sweep-tokens", "0"], "--sweep-tokens"),
+        (["--sweep-tokens", "5"], "--sweep-tokens: goes with --sweep only (got 5)"),
+        (["--out", "~no_such_user/x"], "--out: ~no_such_user/x: "),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(

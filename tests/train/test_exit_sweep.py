@@ -41,6 +41,7 @@ def test_the_highest_speedup_is_best_if_it_is_one() -> None:
     assert best_row(ROWS) == ROWS[1]
     assert "after layer 2 pays best" in conclusion(ROWS)
     assert "--exit-layer 2 in place of --sweep" in conclusion(ROWS)
+    assert "no other layer was tried" in conclusion([ROWS[1]])
     assert best_row([ROWS[0], ROWS[3]]) is None
     assert "No layer pays yet" in conclusion([ROWS[0], ROWS[3]])
 
@@ -72,6 +73,20 @@ def test_a_sweep_shares_data_resumes_and_leads_to_a_training(
         patch.setattr(run, "measured_end_to_end", lambda *_: pytest.fail("as far as it should go"))
         with pytest.raises(pytest.fail.Exception, match="as far as it should go"):
             train(folder, settings(exit_layer=3, train_tokens=1), deep_config)
+
+
+def test_a_later_sweep_adds_its_layers(run_folder: Callable[..., Path], deep_config: Config) -> None:
+    """Trained as long, that is; a damaged file is written anew."""
+    folder = run_folder()
+    run_sweep(folder, [3], settings(), deep_config)
+    both = run_sweep(folder, [1], settings(), deep_config)
+    assert [row.exit_layer for row in both] == [1, 3]
+    found = json.loads((folder / "sweep.json").read_text())
+    assert [row["exit_layer"] for row in found["layers"]] == [1, 3]
+    longer = run_sweep(folder, [2], settings(train_tokens=1500), deep_config)
+    assert [row.exit_layer for row in longer] == [2]
+    (folder / "sweep.json").write_text("{")
+    assert [row.exit_layer for row in run_sweep(folder, [1], settings(), deep_config)] == [1]
 
 
 def test_other_data_than_in_the_sweep_are_refused(

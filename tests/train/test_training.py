@@ -188,6 +188,23 @@ def test_a_killed_training_resumes_bit_by_bit(
     assert kept == [(one.step, one.held_out_greedy, one.held_out_sampled) for one in log(whole)]
 
 
+def test_an_interrupt_while_the_last_step_is_saved_ends_the_run(
+    run_folder: Callable[..., Path], toy_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = loop.save_checkpoint
+
+    def interrupted(*arguments: Any) -> None:
+        interrupt()
+        save(*arguments)
+
+    monkeypatch.setattr(loop, "save_checkpoint", interrupted)
+    folder, given = run_folder(), settings(train_tokens=600)
+    with pytest.raises(KeyboardInterrupt):
+        train(folder, given, toy_config)
+    assert (folder / "checkpoint" / "last.pt").exists()
+    assert not (folder / "README.md").exists()
+
+
 @pytest.mark.parametrize("stop", [interrupt, terminate])
 def test_an_interrupted_training_is_saved_and_needs_its_log(
     run_folder: Callable[..., Path],
