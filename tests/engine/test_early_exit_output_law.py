@@ -141,7 +141,7 @@ def test_the_law_is_the_targets(name: str, rule: Rule, controls: str, num_output
         ("trained", "token", 0.4, FEW),
         pytest.param("trained, trimmed", "token", 0.0, 100_000, marks=pytest.mark.slow),
         pytest.param("trained", "block", 0.4, 100_000, marks=pytest.mark.slow),
-        pytest.param("trained, reads states", "token", 0.3, 100_000, marks=pytest.mark.slow),
+        pytest.param("trained, reads states", "token", 0.33, 100_000, marks=pytest.mark.slow),
     ],
 )
 def test_with_a_trimmed_head_or_a_confidence_stop(
