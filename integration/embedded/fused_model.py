@@ -22,11 +22,15 @@ FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 def why_unsupported_positions(config: Any) -> str | None:
     """Why positions of this model cannot be computed for a mixed batch, or ``None``.
 
-    LongRoPE picks one table by the longest sequence of a pass: what shares the pass would change the tokens.
+    LongRoPE picks one table by the longest sequence of a pass, dynamic scaling makes one: what shares the pass
+    would change the tokens.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = {rope.get("rope_type")} | {one.get("rope_type") for one in rope.values() if isinstance(one, dict)}
-    return "its position embedding (longrope) depends on the whole batch" if "longrope" in kinds else None
+    batch_dependent = sorted(kinds & {"longrope", "dynamic"})
+    if not batch_dependent:
+        return None
+    return f"its position embedding ({batch_dependent[0]}) depends on the whole batch"
 
 
 def why_not_fused(model: Any) -> str | None:
@@ -106,18 +110,13 @@ class FusedLayers:
 
     def _rotation(self, hidden: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """Cosine and signed sine of each token's position, [T, 1, D]."""
-        if self._rotary.rope_type == "dynamic":  # the longest sequence decides on the values of all
-            return self._rotation_of(hidden, layout.positions)
         if self._rotations is None or len(self._rotations[0]) < layout.cache.capacity:
             # All positions once: with few layers in a pass, working them out again is what costs.
             positions = torch.arange(layout.cache.capacity, device=hidden.device)
-            self._rotations = self._rotation_of(hidden, positions)
+            cos, sin = self._rotary(hidden[None], position_ids=positions[None])
+            self._rotations = cos[0, :, None].to(hidden.dtype), _signed(sin[0, :, None]).to(hidden.dtype)
         cos, sin = self._rotations
         return cos.index_select(0, layout.positions), sin.index_select(0, layout.positions)
-
-    def _rotation_of(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        cos, sin = self._rotary(hidden[None], position_ids=positions[None])
-        return cos[0, :, None].to(hidden.dtype), _signed(sin[0, :, None]).to(hidden.dtype)
 
     def _query_key_value(
         self, layer: FusedLayer, hidden: Tensor, rotation: tuple[Tensor, Tensor]
