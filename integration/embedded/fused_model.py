@@ -22,8 +22,8 @@ FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 def why_unsupported_positions(config: Any) -> str | None:
     """Why positions of this model cannot be computed for a mixed batch, or ``None``.
 
-    LongRoPE picks one table by the longest sequence of a pass, dynamic scaling makes one: what shares it would
-    change the tokens.
+    LongRoPE picks a table by the longest sequence of a pass, dynamic scaling makes one: what shares the pass
+    would change the tokens.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = {rope.get("rope_type")} | {one.get("rope_type") for one in rope.values() if isinstance(one, dict)}
