@@ -27,10 +27,10 @@ def why_unsupported_positions(config: Any) -> str | None:
     """
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = {rope.get("rope_type")} | {one.get("rope_type") for one in rope.values() if isinstance(one, dict)}
-    batch_dependent = sorted(kinds & {"longrope", "dynamic"})
-    if not batch_dependent:
-        return None
-    return f"its position embedding ({batch_dependent[0]}) depends on the whole batch"
+    for kind in ("longrope", "dynamic"):
+        if kind in kinds:
+            return f"its position embedding ({kind}) depends on the whole batch"
+    return None
 
 
 def why_not_fused(model: Any) -> str | None:
