@@ -15,7 +15,7 @@ from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory,
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
-from foredraft.proposers import create_proposer
+from foredraft.proposers import DraftDecoder, create_proposer
 from foredraft.scheduler.speculation import FixedDraftLength
 
 __all__ = ["Target", "build_engine", "load_target"]
@@ -67,31 +67,28 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
 def _proposer_options(
     config: Config, decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
 ) -> dict[str, Any]:
-    if draft is not None:
-        own = SlotDecoder(
-            draft.prepared,
-            decoder.num_rows,
-            min(decoder.capacity, draft.max_len),
-            draft.max_len,
-            draft.vocab_size,
-        )
+    trained = draft or early_exit
+    if trained is not None:
         return {
-            "decoder": own,
-            "head_ids": draft.head_ids,
-            "reads_states": draft.reads_states,
-            "min_confidence": config.draft.min_confidence,
-        }
-    if early_exit is not None:
-        return {
-            "decoder": ExitDecoder(decoder, early_exit.head),
-            "head_ids": early_exit.head_ids,
-            "reads_states": early_exit.reads_states,
-            "min_confidence": config.early_exit.min_confidence,
+            "decoder": _drafting_decoder(decoder, draft, early_exit),
+            "head_ids": trained.head_ids,
+            "reads_states": trained.reads_states,
+            "min_confidence": getattr(config, config.proposer).min_confidence,
         }
     if config.proposer in type(config).model_fields:
         options: dict[str, Any] = getattr(config, config.proposer).model_dump()
         return options
     return {}
+
+
+def _drafting_decoder(
+    decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
+) -> DraftDecoder:
+    if early_exit is not None:
+        return ExitDecoder(decoder, early_exit.head)
+    assert draft is not None, "one of the two drafts"
+    capacity = min(decoder.capacity, draft.max_len)
+    return SlotDecoder(draft.prepared, decoder.num_rows, capacity, draft.max_len, draft.vocab_size)
 
 
 def _kept_states(draft: LoadedDraft | None, early_exit: LoadedExit | None, plan: MemoryPlan) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -87,17 +88,17 @@ class TrainSettings(BaseModel):
             return self.write_tokens
         return 0 if self.data else WRITE_TOKENS
 
+    @abstractmethod
     def for_target(self, num_layers: int) -> Self:
         """The same, with what hangs on the target's number of layers decided.
 
         Raises:
             UserError: the target has too few of them.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def first_layer(self, num_layers: int) -> int:
         """The first of the target's layers to start from."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _fits_the_form(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from lifecycle import assert_nothing_left, finish
+from lifecycle import assert_nothing_left, serve_joining_and_leaving
 from toy_exits import NUM_LAYERS, exit_engine, exit_model, trained_exit, trained_head
 from toys import TOY_FAMILIES, TOY_VOCAB, family_model, make_engine, random_prompts, run_tokens
 
@@ -130,18 +130,7 @@ def test_drafts_do_not_depend_on_the_batch_or_on_chunks(head: ExitHead) -> None:
 def test_requests_that_join_and_leave(plain: list[list[int]], head: ExitHead) -> None:
     """Some are aborted half-way and submitted again under their old id, as after a preemption (F93)."""
     engine = exit_engine(TARGET, head, num_rows=3, prefill_chunk=16)
-    outputs = {}
-    for number, prompt in enumerate(PROMPTS):
-        engine.add_request(str(number), prompt, GREEDY)
-        for _ in range(2):
-            outputs |= {output.request_id: output for output in engine.step()}
-        victim = str(number // 2)
-        if number % 3 == 2 and not outputs[victim].finished:
-            engine.abort(victim)
-            outputs |= {output.request_id: output for output in engine.step()}
-            engine.add_request(victim, PROMPTS[number // 2], GREEDY)
-    outputs |= finish(engine)
-    assert [outputs[str(number)].outputs[0].token_ids for number in range(len(PROMPTS))] == plain
+    assert serve_joining_and_leaving(engine, PROMPTS, GREEDY) == plain
     assert_drafted(engine)
 
 
