@@ -10,7 +10,7 @@ from typing import Any
 
 from foredraft.integration.align.plan import AlignPlan
 from foredraft.integration.align.result import AlignResult
-from foredraft.integration.compare.document import environment
+from foredraft.integration.compare.results.document import environment
 from foredraft.integration.embedded.build import Target
 
 

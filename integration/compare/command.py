@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from foredraft.integration.cli_options import with_config
-from foredraft.integration.compare.json_path import check_writable
 from foredraft.integration.compare.plan import (
     ComparePlan,
     parse_batch_sizes,
@@ -19,6 +18,7 @@ from foredraft.integration.compare.plan import (
     request_params,
     split_lists,
 )
+from foredraft.integration.compare.results.json_path import check_writable
 from foredraft.integration.config_sources import LoadedConfig
 
 INTERRUPTED = 130
@@ -85,11 +85,11 @@ def compare(
 
 def _run(plan: ComparePlan, json_file: Path | None) -> bool:
     """Measure, show and write; ``False`` if the user interrupted it."""
-    from foredraft.integration.compare.document import result_document, run_label, write_json
-    from foredraft.integration.compare.prompts import encode_prompts, load_workloads
-    from foredraft.integration.compare.rows import result_rows
-    from foredraft.integration.compare.session import run_comparison
-    from foredraft.integration.compare.table import print_results
+    from foredraft.integration.compare.offline.prompts import encode_prompts, load_workloads
+    from foredraft.integration.compare.offline.session import run_comparison
+    from foredraft.integration.compare.results.document import result_document, run_label, write_json
+    from foredraft.integration.compare.results.rows import result_rows
+    from foredraft.integration.compare.results.table import print_results
     from foredraft.integration.embedded.build import load_target
 
     started_at = datetime.now(UTC)

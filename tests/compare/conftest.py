@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from foredraft.integration.compare.closed_loop import BlockRun
+from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import ComparePlan, proposer_configs
-from foredraft.integration.compare.prompts import CompareRequest, Prompt
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.forward import prepare_model

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from foredraft.integration import cli
 from foredraft.integration.compare import compare
-from foredraft.integration.compare import measure as measure_module
-from foredraft.integration.compare.closed_loop import BlockRun, run_block
-from foredraft.integration.compare.prompts import CompareRequest
+from foredraft.integration.compare.offline import measure as measure_module
+from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.prompts import CompareRequest
 from foredraft.integration.config import Config
 from foredraft.integration.embedded import build
 from foredraft.integration.embedded.build import Target

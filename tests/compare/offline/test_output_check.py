@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from foredraft.integration.compare.output_check import (
+from foredraft.integration.compare.offline.output_check import (
     Difference,
     OutputChecker,
     first_difference,

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from foredraft.integration.compare.closed_loop import BlockRun
-from foredraft.integration.compare.measure import MeasuredBlock
-from foredraft.integration.compare.output_check import Difference, OutputsEqual, judge
+from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.output_check import Difference, OutputsEqual, judge
 from foredraft.integration.compare.plan import BASELINE, Cell
 
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from foredraft.integration.compare import measure as measure_module
-from foredraft.integration.compare.closed_loop import BlockRun, run_block
-from foredraft.integration.compare.measure import MeasuredBlock, promises_equal_tokens
+from foredraft.integration.compare.offline import measure as measure_module
+from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
+from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
+from foredraft.integration.compare.offline.session import build_engines, run_comparison
 from foredraft.integration.compare.plan import ComparePlan
-from foredraft.integration.compare.prompts import CompareRequest, Prompt
-from foredraft.integration.compare.rows import ResultRow, result_rows
-from foredraft.integration.compare.session import build_engines, run_comparison
+from foredraft.integration.compare.results.rows import ResultRow, result_rows
 from foredraft.integration.embedded import engine as engine_module
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.engine import EmbeddedEngine

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from foredraft.integration.compare.blocks import cut_blocks, rotated
-from foredraft.integration.compare.closed_loop import BlockRun, run_block
-from foredraft.integration.compare.output_check import Difference, OutputChecker
+from foredraft.integration.compare.offline.blocks import cut_blocks, rotated
+from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.output_check import Difference, OutputChecker
+from foredraft.integration.compare.offline.prompts import CompareRequest
 from foredraft.integration.compare.plan import BASELINE, Cell
-from foredraft.integration.compare.prompts import CompareRequest
 from foredraft.integration.embedded.engine import EmbeddedEngine
 
 WARM_UP_TOKENS = 8

@@ -3,11 +3,16 @@ from collections.abc import Callable
 
 import pytest
 
-from foredraft.integration.compare.closed_loop import BlockRun
-from foredraft.integration.compare.measure import MeasuredBlock
-from foredraft.integration.compare.output_check import Difference
+from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.output_check import Difference
 from foredraft.integration.compare.plan import Cell
-from foredraft.integration.compare.rows import FirstDifference, paired_speedup, result_rows, time_split
+from foredraft.integration.compare.results.rows import (
+    FirstDifference,
+    paired_speedup,
+    result_rows,
+    time_split,
+)
 
 CELL = Cell("toy", 1, 0.0)
 REQUIRED_KEYS = {

@@ -2,10 +2,10 @@ from collections.abc import Callable
 
 import pytest
 
-from foredraft.integration.compare.closed_loop import run_block
+from foredraft.integration.compare.offline.closed_loop import run_block
+from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
+from foredraft.integration.compare.offline.session import build_engines
 from foredraft.integration.compare.plan import ComparePlan
-from foredraft.integration.compare.prompts import CompareRequest, Prompt
-from foredraft.integration.compare.session import build_engines
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.engine import RequestOutput

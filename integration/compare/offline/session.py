@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from foredraft.integration.compare.measure import MeasuredBlock, measure, warm_up
-from foredraft.integration.compare.output_check import OutputChecker
+from foredraft.integration.compare.offline.measure import MeasuredBlock, measure, warm_up
+from foredraft.integration.compare.offline.output_check import OutputChecker
+from foredraft.integration.compare.offline.prompts import Prompt, cell_requests
 from foredraft.integration.compare.plan import BASELINE, ComparePlan
-from foredraft.integration.compare.prompts import Prompt, cell_requests
 from foredraft.integration.config import replaced
 from foredraft.integration.embedded.build import Target, build_engine
 from foredraft.integration.embedded.engine import EmbeddedEngine

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foredraft.integration.compare.plan import BASELINE
-from foredraft.integration.compare.rows import ResultRow
+from foredraft.integration.compare.results.rows import ResultRow
 
 CAPTION = (
     "tokens/s: output tokens over wall time, reading the prompts included. "

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from foredraft.integration.chat import chat_prompt_ids
+from foredraft.integration.compare.offline.prompts import Prompt, cell_requests, encode_prompts
 from foredraft.integration.compare.plan import Cell, ComparePlan
-from foredraft.integration.compare.prompts import Prompt, cell_requests, encode_prompts
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.workloads import WorkloadPrompt

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from foredraft.integration.compare.rows import ResultRow
+from foredraft.integration.compare.results.rows import ResultRow
 from foredraft.integration.embedded.build import Target
 
 PACKAGES = ("torch", "transformers", "foredraft")

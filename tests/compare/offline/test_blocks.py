@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from foredraft.integration.compare.blocks import cut_blocks, rotated
+from foredraft.integration.compare.offline.blocks import cut_blocks, rotated
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from foredraft.integration.compare.document import result_document, run_label, write_json
-from foredraft.integration.compare.json_path import check_writable
+from foredraft.integration.compare.results.document import result_document, run_label, write_json
+from foredraft.integration.compare.results.json_path import check_writable
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.errors import UserError
 

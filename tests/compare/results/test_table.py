@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from foredraft.integration.compare.closed_loop import BlockRun
-from foredraft.integration.compare.measure import MeasuredBlock
-from foredraft.integration.compare.output_check import Difference
+from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.output_check import Difference
 from foredraft.integration.compare.plan import Cell
-from foredraft.integration.compare.rows import result_rows
-from foredraft.integration.compare.table import print_results
+from foredraft.integration.compare.results.rows import result_rows
+from foredraft.integration.compare.results.table import print_results
 
 MakeRun = Callable[..., BlockRun]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foredraft.integration.compare.prompts import CompareRequest
+from foredraft.integration.compare.offline.prompts import CompareRequest
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.engine import CompletionOutput
 
