@@ -1,4 +1,4 @@
-"""Workloads as requests: chat prompts in token ids, with a seed each."""
+"""Workloads as chat prompts in token ids."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from foredraft.integration.chat import chat_prompt_ids
-from foredraft.integration.compare.plan import Cell, ComparePlan, request_params
+from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.integration.workloads import WorkloadPrompt, load_workload
-
-NUM_SEEDS = 2**63
 
 
 @dataclass(frozen=True)
@@ -25,19 +23,24 @@ class Prompt:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What every proposer is given alike."""
+    """What every configuration is given alike."""
 
     prompt: Prompt
     params: SamplingParams
 
 
 def load_workloads(plan: ComparePlan) -> dict[str, list[WorkloadPrompt]]:
-    """The prompts of each workload, before any model is loaded.
+    """The prompts by name of the workload, or of "workload/category", before any model is loaded.
 
     Raises:
         UserError: a workload that cannot be read.
     """
-    return {name: load_workload(name, limit=plan.limit) for name in plan.workloads}
+    loaded: dict[str, list[WorkloadPrompt]] = {}
+    for name in plan.workloads:
+        for prompt in load_workload(name, limit=plan.limit):
+            key = f"{name}/{prompt.category}" if plan.by_category else name
+            loaded.setdefault(key, []).append(prompt)
+    return loaded
 
 
 def encode_prompts(prompts: Sequence[WorkloadPrompt], tokenizer: Any | None, max_len: int) -> list[Prompt]:
@@ -58,14 +61,3 @@ def encode_prompts(prompts: Sequence[WorkloadPrompt], tokenizer: Any | None, max
             )
         encoded.append(Prompt(prompt.id, token_ids))
     return encoded
-
-
-def cell_requests(plan: ComparePlan, cell: Cell, prompts: Sequence[Prompt]) -> list[CompareRequest]:
-    """Every prompt ``plan.repeats`` times, or as often as fills a batch; each time another seed."""
-    repeats = max(plan.repeats, -(-cell.batch_size // len(prompts)))
-    return [
-        CompareRequest(
-            prompt, request_params(plan.base, cell.temperature, seed=(plan.seed + number) % NUM_SEEDS)
-        )
-        for number, prompt in enumerate([*prompts] * repeats)
-    ]

@@ -1,92 +1,78 @@
-"""The result for programs: rows, and what is needed to judge and repeat them, written in one piece."""
+"""The result for programs: rows, and what is needed to judge and repeat them."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import shlex
-import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import torch
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.plan import ComparePlan
+from foredraft.integration.compare.results.model import Design, ResultDocument
+from foredraft.integration.compare.results.provenance import command_line, commit
+from foredraft.integration.compare.results.recommendation import recommendation
+from foredraft.integration.compare.results.regressions import regressions
+from foredraft.integration.compare.results.rows import overall_rows, result_rows
+from foredraft.integration.compare.statistics.looks import LOOKS
 
-from foredraft.integration.compare.results.rows import ResultRow
-from foredraft.integration.embedded.build import Target
+NO_PREFIX_CACHE = "none: the embedded engine keeps nothing of a prompt after its request has ended"
+SAMPLED_OUTPUT = (
+    "equal tokens where they are promised (float32, point-mass drafts); elsewhere the law was not checked"
+)
 
-PACKAGES = ("torch", "transformers", "foredraft")
 
+@dataclass(frozen=True)
+class RunFacts:
+    """How a run went.
 
-def result_document(
-    rows: Sequence[ResultRow], target: Target, seed: int, started_at: datetime, *, interrupted: bool
-) -> dict[str, Any]:
-    """The JSON document.
-
-    Args:
-        interrupted: whether cells or blocks are missing because the user ended the run.
+    Attributes:
+        num_cells: of the plan, those without a block included.
+        environment: see ``provenance.environment``.
+        seconds: from start to end.
+        interrupted: whether the user ended it.
+        before: the result to compare with.
     """
-    return {
-        "results": [row.as_json() for row in rows],
-        "environment": environment(target),
-        "command": shlex.join(["foredraft", *sys.argv[1:]]),
-        "seed": seed,
-        "started_at": started_at.isoformat(timespec="seconds"),
-        "interrupted": interrupted,
-    }
+
+    num_cells: int
+    environment: dict[str, Any]
+    started_at: datetime
+    seconds: float
+    interrupted: bool
+    before: ResultDocument | None = None
 
 
-def environment(target: Target) -> dict[str, Any]:
-    """Versions, hardware, and how the target ran."""
-    on_gpu = target.device.type == "cuda"
-    return {
-        "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
-        "cpu": _cpu_name(),
-        "gpu": torch.cuda.get_device_name(target.device) if on_gpu else None,
-        "num_threads": torch.get_num_threads(),
-        "model": target.name,
-        "dtype": str(target.dtype).removeprefix("torch."),
-        "device": str(target.device),
-    }
+def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: RunFacts) -> ResultDocument:
+    """Everything that a run has to say."""
+    level = plan.interval_level(facts.num_cells)
+    rows = result_rows(blocks, plan, level)
+    overall = overall_rows(rows, plan.min_effect)
+    return ResultDocument(
+        results=rows,
+        overall=overall,
+        recommendation=recommendation(rows, overall),
+        regressions=None if facts.before is None else regressions(facts.before.results, rows),
+        design=design(plan, level),
+        configs={name: config.model_dump(mode="json") for name, config in plan.configs.items()},
+        environment=facts.environment,
+        command=command_line(),
+        commit=commit(),
+        seed=plan.seed,
+        started_at=facts.started_at.isoformat(timespec="seconds"),
+        seconds=facts.seconds,
+        interrupted=facts.interrupted,
+    )
 
 
-def run_label(target: Target) -> str:
-    """What ran on what, in one line."""
-    ran = environment(target)
-    hardware = ran["gpu"] or f"{ran['cpu']}, {ran['num_threads']} threads"
-    return f"{ran['model']}, {ran['dtype']}, {hardware}"
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []  # not Linux
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
-
-
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write all of it or nothing: a file that was there before is replaced only by a whole one.
-
-    What is no ordinary file (a pipe, ``/dev/stdout``) is written to, never replaced.
-    """
-    if path.exists() and not path.is_file():
-        path.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        return
-    path = path.resolve()  # through a link, to the file it stands for
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=2, allow_nan=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+def design(plan: ComparePlan, level: float) -> Design:
+    """How the figures of a plan come about."""
+    is_fixed = plan.repeats is not None
+    return Design(
+        interval_level=level,
+        min_effect=plan.min_effect,
+        looks=None if is_fixed else list(LOOKS),
+        repeats=plan.repeats,
+        budget_s=None if is_fixed else plan.budget_s,
+        prefix_cache=NO_PREFIX_CACHE,
+        sampled_output=SAMPLED_OUTPUT,
+    )

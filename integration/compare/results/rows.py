@@ -1,123 +1,124 @@
-"""From measured blocks to the rows of the result: one per proposer and cell."""
+"""From measured blocks to the rows of the result: one per configuration and cell."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from statistics import median
-from typing import Any
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun
 from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.open_pairs import speedup
 from foredraft.integration.compare.offline.output_check import Difference, OutputsEqual, judge
-from foredraft.integration.compare.plan import BASELINE, Cell
+from foredraft.integration.compare.plan import BASELINE, Cell, ComparePlan
+from foredraft.integration.compare.results.figures import (
+    first_token_times,
+    ideal_speedup,
+    per_token_times,
+    position_acceptance,
+    time_split,
+)
+from foredraft.integration.compare.results.model import FirstDifference, OverallRow, ResultRow
+from foredraft.integration.compare.statistics.intervals import Interval, combined_interval
+from foredraft.integration.compare.statistics.verdict import Verdict, speed_verdict
 
 
-@dataclass(frozen=True)
-class FirstDifference:
-    """The difference from the baseline that decided ``outputs_equal``; see ``output_check.Difference``."""
+def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float) -> list[ResultRow]:
+    """Rows in the order of the plan: cell by cell, within a cell the baseline first.
 
-    prompt_id: str
-    position: int
-    logit_gap: float | None
-    rounding: float | None
-
-
-@dataclass(frozen=True)
-class ResultRow:
-    """What one proposer did in one cell.
-
-    Attributes:
-        num_draft_tokens: drafted per step at most.
-        tokens_per_s: output tokens over wall time, reading the prompts included.
-        speedup: median over the blocks of the paired ratios of tokens/s to the baseline's.
-        acceptance_rate: accepted / drafted; ``None`` when nothing was drafted.
-        acceptance_length: tokens per target pass of a request, the recovered or bonus one included.
-        outputs_equal: against the baseline; ``None`` where equal tokens are not promised.
-        time_split: shares of the engine's time, per phase; ``None`` when none was measured.
+    Args:
+        level: of the intervals.
     """
-
-    proposer: str
-    workload: str
-    batch_size: int
-    temperature: float
-    num_draft_tokens: int
-    tokens_per_s: float
-    speedup: float
-    acceptance_rate: float | None
-    acceptance_length: float
-    outputs_equal: OutputsEqual | None
-    first_difference: FirstDifference | None
-    num_prompts: int
-    num_blocks: int
-    seconds: float
-    drafted_tokens: int
-    accepted_tokens: int
-    emitted_tokens: int
-    proposer_faults: int
-    time_split: dict[str, float] | None
-
-    def as_json(self) -> dict[str, Any]:
-        """The row for ``json.dumps``."""
-        return asdict(self)
-
-
-def result_rows(blocks: Sequence[MeasuredBlock]) -> list[ResultRow]:
-    """Rows in the order of the cells, within a cell in the order of the proposers."""
     by_cell: dict[Cell, list[MeasuredBlock]] = {}
     for block in blocks:
         by_cell.setdefault(block.cell, []).append(block)
     return [
-        _row(name, cell, cell_blocks)
-        for cell, cell_blocks in by_cell.items()
-        for name in cell_blocks[0].differences
+        _row(name, cell, chosen, plan, level)
+        for cell in sorted(by_cell, key=lambda cell: _place(cell, plan))
+        for name in plan.configs
+        if (chosen := [block for block in by_cell[cell] if name in block.runs])
     ]
 
 
-def paired_speedup(runs: Sequence[BlockRun], baseline_runs: Sequence[BlockRun]) -> float:
-    """Median of the block-by-block ratios of tokens/s."""
-    pairs = zip(runs, baseline_runs, strict=True)
-    return median(run.tokens_per_s / baseline.tokens_per_s for run, baseline in pairs)
+def overall_rows(rows: Sequence[ResultRow], min_effect: float) -> list[OverallRow]:
+    """Per configuration, batch size and temperature over the workloads, where there are several."""
+    groups: dict[tuple[str, int, float], list[ResultRow]] = {}
+    for row in rows:
+        if row.config != BASELINE:
+            groups.setdefault((row.config, row.batch_size, row.temperature), []).append(row)
+    return [_overall(group, min_effect) for group in groups.values() if len(group) > 1]
 
 
-def time_split(runs: Sequence[BlockRun]) -> dict[str, float] | None:
-    """Shares of the engine's steps: each phase, and the rest (scheduling, bookkeeping, text)."""
-    total = sum(run.phase_seconds["total"] for run in runs)
-    if total == 0:
+def row_interval(row: ResultRow) -> Interval | None:
+    """The interval of the speedup; ``None`` where the blocks did not suffice."""
+    if row.speedup_low is None or row.speedup_high is None:
         return None
-    phases = [phase for phase in runs[0].phase_seconds if phase != "total"]
-    shares = {phase: sum(run.phase_seconds[phase] for run in runs) / total for phase in phases}
-    return shares | {"rest": 1 - sum(shares.values())}
+    return row.speedup_low, row.speedup_high
 
 
-def _row(name: str, cell: Cell, blocks: Sequence[MeasuredBlock]) -> ResultRow:
+def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
+    """Where a cell comes in the result; a workload may be one category of a workload of the plan."""
+    whole = next(name for name in plan.workloads if f"{cell.workload}/".startswith(f"{name}/"))
+    return (
+        plan.workloads.index(whole),
+        cell.workload,
+        plan.batch_sizes.index(cell.batch_size),
+        plan.temperatures.index(cell.temperature),
+    )
+
+
+def _row(
+    name: str, cell: Cell, blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
+) -> ResultRow:
     runs = [block.runs[name] for block in blocks]
+    plain = [block.runs[BASELINE] for block in blocks]
     seconds = sum(run.seconds for run in runs)
     drafted = sum(run.num_drafted_tokens for run in runs)
     accepted = sum(run.num_accepted_tokens for run in runs)
     emitted = sum(run.num_emitted_tokens for run in runs)
     outputs_equal, first_difference = _outputs_equal(name, blocks)
+    ratio = speedup(name, blocks)
+    interval = ratio.interval(level) if name != BASELINE else (1.0, 1.0)
+    ideal = ideal_speedup(runs, plain) if name != BASELINE else None
     return ResultRow(
-        proposer=name,
+        config=name,
+        proposer=plan.configs[name].proposer,
         workload=cell.workload,
         batch_size=cell.batch_size,
         temperature=cell.temperature,
         num_draft_tokens=runs[0].num_draft_tokens,
         tokens_per_s=emitted / seconds,
-        speedup=paired_speedup(runs, [block.runs[BASELINE] for block in blocks]),
+        speedup=ratio.ratio,
+        speedup_low=interval[0] if interval else None,
+        speedup_high=interval[1] if interval else None,
+        verdict=_verdict(name, interval, outputs_equal, plan.min_effect),
+        time_to_first_token_s=first_token_times(runs),
+        time_per_output_token_s=per_token_times(runs),
         acceptance_rate=accepted / drafted if drafted else None,
         acceptance_length=emitted / sum(run.num_passes for run in runs),
+        position_acceptance=position_acceptance(runs),
+        drafted_tokens=drafted,
+        accepted_tokens=accepted,
+        wasted_tokens=drafted - accepted,
+        emitted_tokens=emitted,
+        proposer_faults=sum(run.num_proposer_faults for run in runs),
         outputs_equal=outputs_equal,
         first_difference=first_difference,
+        ideal_speedup=ideal,
+        share_of_ideal=ratio.ratio / ideal if ideal else None,
+        time_split=time_split(runs),
+        memory_bytes=max(run.memory_bytes for run in runs),
         num_prompts=sum(len(block.prompt_ids) for block in blocks),
         num_blocks=len(blocks),
         seconds=seconds,
-        drafted_tokens=drafted,
-        accepted_tokens=accepted,
-        emitted_tokens=emitted,
-        proposer_faults=sum(run.num_proposer_faults for run in runs),
-        time_split=time_split(runs),
     )
+
+
+def _verdict(
+    name: str, interval: Interval | None, outputs_equal: OutputsEqual | None, min_effect: float
+) -> Verdict | None:
+    """What is fast and wrong is reported as wrong."""
+    if name == BASELINE:
+        return None
+    return "output differs" if outputs_equal is False else speed_verdict(interval, min_effect)
 
 
 def _outputs_equal(
@@ -129,12 +130,30 @@ def _outputs_equal(
         if found is None:
             return None, None
         differences += found
-    verdict = judge(differences)
-    if verdict.difference is None or verdict.prompt_number is None:
-        return verdict.outputs_equal, None
+    judged = judge(differences)
+    if judged.difference is None or judged.prompt_number is None:
+        return judged.outputs_equal, None
     prompt_ids = [prompt_id for block in blocks for prompt_id in block.prompt_ids]
-    where = verdict.difference
+    where = judged.difference
     first = FirstDifference(
-        prompt_ids[verdict.prompt_number], where.position, where.logit_gap, where.rounding
+        prompt_id=prompt_ids[judged.prompt_number],
+        position=where.position,
+        logit_gap=where.logit_gap,
+        rounding=where.rounding,
     )
-    return verdict.outputs_equal, first
+    return judged.outputs_equal, first
+
+
+def _overall(rows: Sequence[ResultRow], min_effect: float) -> OverallRow:
+    interval = combined_interval([row_interval(row) for row in rows])
+    wrong = any(row.verdict == "output differs" for row in rows)
+    return OverallRow(
+        config=rows[0].config,
+        batch_size=rows[0].batch_size,
+        temperature=rows[0].temperature,
+        num_workloads=len(rows),
+        speedup=math.exp(sum(math.log(row.speedup) for row in rows) / len(rows)),
+        speedup_low=interval[0] if interval else None,
+        speedup_high=interval[1] if interval else None,
+        verdict="output differs" if wrong else speed_verdict(interval, min_effect),
+    )

@@ -21,6 +21,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from foredraft.integration.compare.statistics.intervals import Interval
 from foredraft.integration.compare.statistics.student import student_quantile
 
 TRIMMED_SHARE = 0.2
@@ -50,7 +51,7 @@ class RatioEstimate:
     def ratio(self) -> float:
         return math.exp(self.log_ratio)
 
-    def interval(self, level: float) -> tuple[float, float] | None:
+    def interval(self, level: float) -> Interval | None:
         """Ends of the interval of the ratio that misses the truth with probability ``1 - level``.
 
         ``None`` without a standard error, and where its upper end would exceed what a float holds.
@@ -84,28 +85,6 @@ def estimate_ratio(log_ratios: Sequence[float]) -> RatioEstimate:
     # A resample of n blocks varies like n - 1 independent ones.
     error = float(resampled.std()) * math.sqrt(num_blocks / (num_blocks - 1))
     return RatioEstimate(mean, error, num_blocks - 2 * trimmed - 1, num_blocks)
-
-
-def combine(estimates: Sequence[RatioEstimate]) -> RatioEstimate:
-    """Several independent ratios into one, each with equal weight: their geometric mean.
-
-    The degrees of freedom are those of Welch and Satterthwaite.
-
-    Raises:
-        ValueError: no estimate.
-    """
-    if not estimates:
-        raise ValueError("estimates needs at least one")
-    count = len(estimates)
-    mean = sum(one.log_ratio for one in estimates) / count
-    num_blocks = sum(one.num_blocks for one in estimates)
-    errors = [one.standard_error for one in estimates]
-    variances = [(error / count) ** 2 for error in errors if error is not None]
-    if len(variances) < count:
-        return RatioEstimate(mean, None, 0, num_blocks)
-    total = sum(variances)
-    spread = sum(part**2 / one.freedom for part, one in zip(variances, estimates, strict=True))
-    return RatioEstimate(mean, math.sqrt(total), total**2 / spread if spread else count, num_blocks)
 
 
 def _num_trimmed(num_blocks: int) -> int:

@@ -17,11 +17,6 @@ LOOKS = (6, 9, 13, 19, 28, 42, 63, 95)
 """Blocks at which to look, each half as many again; past the last there is nothing more to learn in time."""
 
 
-def next_look(num_blocks: int) -> int | None:
-    """The first look after ``num_blocks``; ``None`` after the last."""
-    return next((look for look in LOOKS if look > num_blocks), None)
-
-
 def interval_level(num_comparisons: int, num_looks: int) -> float:
     """Level of each interval such that all of the run hold together with 1 - FAMILY_ERROR.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from foredraft.integration.compare.statistics.intervals import Interval
+
 Verdict = Literal["faster", "slower", "no difference shown", "output differs"]
 
 MIN_EFFECT = 0.01
@@ -14,7 +16,7 @@ EQUIVALENT = 0.05
 """An interval within -+ this is as good as an answer: no difference that would matter."""
 
 
-def speed_verdict(interval: tuple[float, float] | None, min_effect: float = MIN_EFFECT) -> Verdict:
+def speed_verdict(interval: Interval | None, min_effect: float = MIN_EFFECT) -> Verdict:
     """``faster`` or ``slower`` only where the whole interval lies beyond the minimal effect."""
     if interval is not None and interval[0] > 1 + min_effect:
         return "faster"
@@ -23,7 +25,7 @@ def speed_verdict(interval: tuple[float, float] | None, min_effect: float = MIN_
     return "no difference shown"
 
 
-def is_clear(interval: tuple[float, float] | None, min_effect: float = MIN_EFFECT) -> bool:
+def is_clear(interval: Interval | None, min_effect: float = MIN_EFFECT) -> bool:
     """Whether more blocks would not change the answer: called, or shown to be as good as equal."""
     if interval is None:
         return False

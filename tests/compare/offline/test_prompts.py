@@ -1,11 +1,13 @@
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foredraft.integration.chat import chat_prompt_ids
-from foredraft.integration.compare.offline.prompts import Prompt, cell_requests, encode_prompts
-from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.offline.prompts import Prompt, encode_prompts, load_workloads
+from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.workloads import WorkloadPrompt
@@ -43,14 +45,13 @@ def test_a_model_without_tokenizer_is_refused() -> None:
         encode_prompts([], None, 2)
 
 
-def test_every_repeat_has_a_seed_of_its_own(make_plan: Callable[..., ComparePlan]) -> None:
-    plan = make_plan(repeats=2)
-    requests = cell_requests(plan, Cell("toy", 1, 0.5), [Prompt("a", [1]), Prompt("b", [2])])
-    assert [request.prompt.prompt_id for request in requests] == ["a", "b", "a", "b"]
-    assert [request.params.seed for request in requests] == [0, 1, 2, 3]
-    assert {request.params.temperature for request in requests} == {0.5}
-
-
-def test_few_prompts_are_repeated_until_they_fill_a_batch(make_plan: Callable[..., ComparePlan]) -> None:
-    requests = cell_requests(make_plan(), Cell("toy", 5, 0.0), [Prompt("a", [1]), Prompt("b", [2])])
-    assert [request.prompt.prompt_id for request in requests] == ["a", "b", "a", "b", "a", "b"]
+def test_each_category_may_be_a_workload_of_its_own(
+    make_plan: Callable[..., ComparePlan], tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.jsonl"
+    categories = ["a", "b", "a"]
+    path.write_text("".join(f'{{"category": "{name}", "turns": ["x"]}}\n' for name in categories))
+    plan = make_plan(workloads=(str(path),))
+    assert [len(prompts) for prompts in load_workloads(plan).values()] == [3]
+    split = load_workloads(replace(plan, by_category=True))
+    assert {name: len(prompts) for name, prompts in split.items()} == {f"{path}/a": 2, f"{path}/b": 1}

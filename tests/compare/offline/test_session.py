@@ -1,18 +1,27 @@
 """Whole comparisons on a toy target: who runs when, and what the output check says."""
 
+import math
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from foredraft.integration.compare.offline import measure as measure_module
+from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.engines import build_bench, build_engines
 from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
+from foredraft.integration.compare.offline.progress import progress_line
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
-from foredraft.integration.compare.offline.session import build_engines, run_comparison
-from foredraft.integration.compare.plan import ComparePlan
-from foredraft.integration.compare.results.rows import ResultRow, result_rows
+from foredraft.integration.compare.offline.session import Finished, run_comparison
+from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.results.model import ResultRow
+from foredraft.integration.compare.results.rows import result_rows
+from foredraft.integration.compare.statistics.looks import LOOKS
+from foredraft.integration.config import Config
 from foredraft.integration.embedded import engine as engine_module
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.engine import EmbeddedEngine
@@ -24,8 +33,16 @@ MakePlan = Callable[..., ComparePlan]
 Prompts = dict[str, list[Prompt]]
 
 
+def blocks_of(
+    plan: ComparePlan, target: Target, prompts: Prompts, finished: Finished | None = None
+) -> list[MeasuredBlock]:
+    bench = build_bench(plan, target, prompts)
+    with progress_line() as progress:
+        return list(run_comparison(bench, prompts, finished or {}, progress))
+
+
 def rows_of(plan: ComparePlan, target: Target, prompts: Prompts) -> list[ResultRow]:
-    return result_rows(list(run_comparison(plan, target, prompts)))
+    return result_rows(blocks_of(plan, target, prompts), plan, plan.interval_level(len(plan.cells())))
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
@@ -58,12 +75,14 @@ def test_a_faulty_verifier_is_reported(
         "propose",
         lambda self, context: Draft.from_lists([[1] * limit for limit in context.max_draft_tokens]),
     )
-    none, ngram = rows_of(make_plan(), toy_target, toy_prompts)
+    plan = make_plan()
+    blocks = blocks_of(plan, toy_target, toy_prompts)
+    none, ngram = result_rows(blocks, plan, level=0.95)
     assert none.outputs_equal is True
-    assert ngram.outputs_equal is False
+    assert (ngram.outputs_equal, ngram.verdict) == (False, "output differs")
     first = ngram.first_difference
     assert first is not None
-    assert (first.prompt_id, first.position) == ("abc", 1)
+    assert (first.prompt_id, first.position) == (blocks[0].prompt_ids[0], 1)
     assert first.logit_gap is not None
     assert first.logit_gap > 0
 
@@ -95,24 +114,17 @@ def test_proposers_take_turns_on_the_same_requests(
         return run_block(engine, requests, batch_size)
 
     monkeypatch.setattr(measure_module, "run_block", recording)
-    blocks = list(run_comparison(make_plan(batch_sizes=(2, 4)), toy_target, toy_prompts))
-    warm_ups, timed = served[:2], served[2:]
+    plan = make_plan(batch_sizes=(2, 4))
+    blocks = blocks_of(plan, toy_target, toy_prompts)
+    warm_ups = [one for one in served if len(one[1]) == one[3] and one not in served[-2:]][:2]
     assert {name for name, *_ in warm_ups} == {"none", "ngram"}
-    assert [name for name, *_ in timed] == [
-        "none",
-        "ngram",
-        "ngram",
-        "none",
-        "none",
-        "ngram",
-        "ngram",
-        "none",
-    ]
-    assert [len(ids) for _, ids, *_ in timed] == [2] * 6 + [6] * 2
-    assert [batch_size for *_, batch_size in timed] == [2] * 6 + [4] * 2
-    for one, other in zip(timed[::2], timed[1::2], strict=True):
-        assert one[1:] == other[1:]
-    assert [block.prompt_ids for block in blocks] == [ids for _, ids, *_ in timed[::2]]
+    assert [len(block.prompt_ids) for block in sorted(blocks, key=lambda one: one.cell.batch_size)] == [
+        2
+    ] * 3 + [6]
+    for block in blocks:
+        own = [one for one in served if one[1] == block.prompt_ids and one[3] == block.cell.batch_size]
+        assert [name for name, *_ in own][-2:] == turns(plan, block.cell, block.number)
+        assert own[-1][1:] == own[-2][1:], "the same prompts, seeds and batch size"
 
 
 def test_warming_up_is_not_counted(make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts) -> None:
@@ -133,11 +145,115 @@ def test_complete_blocks_survive_an_interruption(
         return run_block(engine, requests, batch_size)
 
     monkeypatch.setattr(measure_module, "run_block", interrupted)
+    bench = build_bench(make_plan(), toy_target, toy_prompts)
     blocks: list[MeasuredBlock] = []
-    with pytest.raises(KeyboardInterrupt):
-        blocks.extend(run_comparison(make_plan(), toy_target, toy_prompts))
+    with progress_line() as progress, pytest.raises(KeyboardInterrupt):
+        blocks.extend(run_comparison(bench, toy_prompts, {}, progress))
     assert len(blocks) == 1
     assert set(blocks[0].runs) == {"none", "ngram"}
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, ratio: float, seconds: float = 1.0) -> None:
+    """Blocks take ``seconds`` without speculation and ``seconds / ratio`` with it, by a few percent."""
+    noise = random.Random(0)
+
+    def run(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+        taken = seconds * noise.uniform(0.97, 1.03) / (ratio if engine.proposer else 1.0)
+        return replace(run_block(engine, requests, batch_size), seconds=taken)
+
+    monkeypatch.setattr(measure_module, "run_block", run)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"), [(2.0, "faster"), (0.5, "slower"), (1.0, "no difference shown")]
+)
+def test_a_cell_ends_when_its_verdict_is_clear(
+    make_plan: MakePlan,
+    toy_target: Target,
+    toy_prompts: Prompts,
+    monkeypatch: pytest.MonkeyPatch,
+    ratio: float,
+    verdict: str,
+) -> None:
+    timed(monkeypatch, ratio)
+    plan = make_plan(repeats=None, max_tokens=3)
+    blocks = blocks_of(plan, toy_target, toy_prompts)
+    row = result_rows(blocks, plan, plan.interval_level(1))[1]
+    assert row.verdict == verdict
+    assert len(blocks) in LOOKS[:4], "at a look, and long before the last"
+
+
+def test_who_is_judged_takes_no_further_part(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two configurations: one twice as fast, one now faster, now slower."""
+    plan = make_plan(repeats=None, max_tokens=2)
+    plan = replace(plan, configs=plan.configs | {"again": plan.base})
+
+    def measure(self: Any, cell: Cell, number: int, requests: Any, names: Any) -> MeasuredBlock:
+        seconds = {"none": 1.0, "ngram": 0.5, "again": math.exp(0.3 * (-1) ** number)}
+        runs = {name: replace(template, seconds=seconds[name]) for name in plan.configs if name in names}
+        return MeasuredBlock(cell, number, ["p"], runs, dict.fromkeys(runs))
+
+    template = blocks_of(make_plan(), toy_target, toy_prompts)[0].runs["none"]
+    monkeypatch.setattr(measure_module.Bench, "measure", measure)
+    blocks = blocks_of(plan, toy_target, toy_prompts)
+    assert len(blocks) == LOOKS[-1], "the looks are used up"
+    assert sum("ngram" in block.runs for block in blocks) == LOOKS[0]
+    assert all("again" in block.runs for block in blocks)
+
+
+def test_the_budget_ends_the_run(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of 2 + 2 s by their own word; an earlier run has used 8 of 11 s: no block fits any more."""
+    timed(monkeypatch, 1.0, seconds=2.0)
+    plan = make_plan(repeats=None, max_tokens=2, budget_s=11.0)
+    complete = blocks_of(replace(plan, budget_s=1e6), toy_target, toy_prompts)
+    finished = {(block.cell, block.number): block for block in complete[:2]}
+    assert [block.number for block in blocks_of(plan, toy_target, toy_prompts, finished)] == [0, 1]
+
+
+def test_a_run_that_goes_on_repeats_nothing(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(batch_sizes=(1, 2), max_tokens=4)
+    whole = blocks_of(plan, toy_target, toy_prompts)
+    finished = {(block.cell, block.number): block for block in whole[:4]}
+    served: list[list[str]] = []
+
+    def recording(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+        served.append([request.prompt.prompt_id for request in requests])
+        return run_block(engine, requests, batch_size)
+
+    monkeypatch.setattr(measure_module, "run_block", recording)
+    again = blocks_of(plan, toy_target, toy_prompts, finished)
+    assert again[:4] == whole[:4], "the very same blocks"
+    assert [(one.cell, one.number, one.prompt_ids) for one in again] == [
+        (one.cell, one.number, one.prompt_ids) for one in whole
+    ]
+    num_warm_ups = 2 * len({block.cell for block in whole[4:]})
+    assert len(served) == num_warm_ups + 2 * len(whole[4:])
+
+
+def test_wrong_output_ends_a_comparison_early(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "verify", accept_everything)
+    plan = make_plan(repeats=None)
+    blocks = blocks_of(plan, toy_target, toy_prompts)
+    assert len(blocks) == LOOKS[0]
+    assert result_rows(blocks, plan, plan.interval_level(1))[1].verdict == "output differs"
+
+
+def test_what_cannot_be_built_is_left_out_only_if_it_may(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts
+) -> None:
+    plan = make_plan("ngram,draft")
+    with pytest.raises(UserError):
+        build_bench(plan, toy_target, toy_prompts)
+    bench = build_bench(replace(plan, optional=frozenset({"draft"})), toy_target, toy_prompts)
+    assert list(bench.plan.configs) == list(bench.engines) == ["none", "ngram"]
 
 
 def test_a_batch_that_memory_does_not_hold_is_refused(
@@ -148,8 +264,7 @@ def test_a_batch_that_memory_does_not_hold_is_refused(
     # A row of the toy: 34 positions of 768 bytes; 3 rows fit into 100 kB.
     engine = config.engine.model_copy(update={"kv_cache_memory_gb": 1e-4})
     small = {name: one.model_copy(update={"engine": engine}) for name, one in plan.configs.items()}
-    plan = make_plan(batch_sizes=(1, 5))
-    plan = ComparePlan(small, plan.workloads, plan.batch_sizes, plan.temperatures)
+    plan = replace(plan, configs=small)
     with pytest.raises(UserError, match="--batch-sizes: 5 requests of 34 tokens do not fit"):
         build_engines(plan, toy_target, toy_prompts)
 
@@ -168,13 +283,13 @@ def test_engines_share_the_target_but_no_cache(
     ("proposer", "temperature", "dtype", "promised"),
     [
         ("ngram", 0.0, torch.bfloat16, True),
-        ("mine", 0.0, torch.float32, True),
+        ("draft", 0.0, torch.float32, True),
         ("ngram", 0.7, torch.float32, True),
         ("ngram", 0.7, torch.bfloat16, False),
-        ("mine", 0.7, torch.float32, False),
+        ("draft", 0.7, torch.float32, False),
     ],
 )
 def test_where_equal_tokens_are_promised(
     proposer: str, temperature: float, dtype: torch.dtype, promised: bool
 ) -> None:
-    assert promises_equal_tokens(proposer, temperature, dtype) is promised
+    assert promises_equal_tokens(Config(proposer=proposer), temperature, dtype) is promised

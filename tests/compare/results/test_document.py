@@ -1,81 +1,118 @@
 import json
-import os
+from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
-from foredraft.integration.compare.results.document import result_document, run_label, write_json
-from foredraft.integration.compare.results.json_path import check_writable
+from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.output_check import Difference
+from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.results.document import RunFacts, result_document
+from foredraft.integration.compare.results.model import ResultDocument
+from foredraft.integration.compare.results.provenance import commit, environment, run_label
+from foredraft.integration.compare.results.schema import kept_schema, make_schema
 from foredraft.integration.embedded.build import Target
-from foredraft.integration.errors import UserError
+
+MakeRun = Callable[..., BlockRun]
+
+
+@pytest.fixture
+def document(make_run: MakeRun, make_plan: Callable[..., ComparePlan], toy_target: Target) -> dict[str, Any]:
+    """As ``--json`` writes it; the second cell has a difference, and the third no interval."""
+    plan = make_plan(workloads=("toy", "prose"), batch_sizes=(1, 8))
+    cells = [Cell("toy", 1, 0.0)] * 6 + [Cell("prose", 1, 0.0)] * 6 + [Cell("toy", 8, 0.0)]
+    blocks = [
+        MeasuredBlock(
+            cell,
+            number,
+            ["p"],
+            {"none": make_run(1.0), "ngram": make_run(0.5, drafted=10, accepted=6)},
+            {
+                "none": [None],
+                "ngram": [Difference(3, 0.25, 0.1, False) if cell.workload == "prose" else None],
+            },
+        )
+        for number, cell in enumerate(cells)
+    ]
+    started_at = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
+    facts = RunFacts(4, environment(toy_target), started_at, seconds=9.5, interrupted=True)
+    written: dict[str, Any] = json.loads(
+        json.dumps(result_document(blocks, plan, facts).model_dump(mode="json"), allow_nan=False)
+    )
+    return written
+
+
+def test_the_document_validates_against_the_schema(document: dict[str, Any]) -> None:
+    jsonschema.Draft202012Validator.check_schema(kept_schema())
+    jsonschema.validate(document, kept_schema(), jsonschema.Draft202012Validator)
+    assert [row["verdict"] for row in document["results"]] == [
+        *(None, "faster", None, "no difference shown", None, "output differs")
+    ]
+    assert [row["verdict"] for row in document["overall"]] == ["output differs"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.pop("seed"),
+        lambda document: document.update(more=1),
+        lambda document: document["results"][1].update(verdict="better"),
+        lambda document: document["results"][1].pop("speedup_low"),
+        lambda document: document["results"][1].update(speedup="fast"),
+        lambda document: document.update(schema_version=1),
+    ],
+)
+def test_the_schema_refuses_what_is_no_result(
+    document: dict[str, Any], change: Callable[[dict[str, Any]], Any]
+) -> None:
+    change(document)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, kept_schema(), jsonschema.Draft202012Validator)
+
+
+def test_the_kept_schema_is_that_of_the_classes() -> None:
+    """After a change: python -m foredraft.integration.compare.results.schema > .../result.schema.json"""
+    assert kept_schema() == make_schema()
+
+
+def test_every_field_is_explained() -> None:
+    schema = make_schema()
+    parts = [schema, *schema["$defs"].values()]
+    fields = [(part["title"], name, field) for part in parts for name, field in part["properties"].items()]
+    assert [(title, name) for title, name, field in fields if "description" not in field] == []
+
+
+def test_the_document_comes_back_from_its_json(document: dict[str, Any]) -> None:
+    assert ResultDocument.model_validate(document).model_dump(mode="json") == document
 
 
 def test_the_document_says_where_the_figures_come_from(
-    toy_target: Target, monkeypatch: pytest.MonkeyPatch
+    document: dict[str, Any], toy_target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (document["seed"], document["started_at"]) == (0, "2025-01-02T03:04:05+00:00")
+    assert (document["seconds"], document["interrupted"]) == (9.5, True)
+    assert document["configs"]["ngram"]["ngram"]["min_n"] == 1
+    # One comparison in each of 4 cells, one look: a fixed design.
+    assert document["design"]["interval_level"] == pytest.approx(1 - 0.05 / 4)
+    ran = document["environment"]
+    assert (ran["model"], ran["dtype"], ran["gpu"]) == ("toy", "float32", None)
+    assert all(ran[name] for name in ("python", "torch", "transformers", "foredraft", "cpu"))
+    label = run_label(ran)
+    assert label.startswith("toy, float32, ")
+    assert label.endswith(f"{ran['num_threads']} threads")
+
+
+def test_the_command_is_as_one_would_type_it(
+    make_plan: Callable[..., ComparePlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["/somewhere/foredraft", "compare", "--set", "sampling.stop=[a b]"])
-    started_at = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
-    document = result_document([], toy_target, seed=7, started_at=started_at, interrupted=True)
-    assert json.loads(json.dumps(document)) == document
-    assert document["command"] == "foredraft compare --set 'sampling.stop=[a b]'"
-    assert (document["seed"], document["started_at"]) == (7, "2025-01-02T03:04:05+00:00")
-    assert document["interrupted"] is True
-    environment = document["environment"]
-    assert (environment["model"], environment["dtype"], environment["gpu"]) == ("toy", "float32", None)
-    assert all(environment[name] for name in ("python", "torch", "transformers", "foredraft", "cpu"))
-    assert environment["num_threads"] >= 1
-    label = run_label(toy_target)
-    assert label.startswith("toy, float32, ")
-    assert label.endswith(f"{environment['num_threads']} threads")
+    facts = RunFacts(1, {}, datetime.now(UTC), 1.0, interrupted=False)
+    assert result_document([], make_plan(), facts).command == "foredraft compare --set 'sampling.stop=[a b]'"
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    write_json(path, {"run": 1})
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(path, {"run": float("nan")})
-    assert json.loads(path.read_text()) == {"run": 1}
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
-    """It used to be replaced by a file, and so was /dev/full."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    check_writable(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        write_json(path, {"run": 1})
-        assert json.loads(os.read(reader, 1000)) == {"run": 1}
-    finally:
-        os.close(reader)
-    assert path.is_fifo()
-
-
-def test_a_link_is_written_through(tmp_path: Path) -> None:
-    (tmp_path / "real.json").write_text("old")
-    (tmp_path / "link.json").symlink_to("real.json")
-    write_json(tmp_path / "link.json", {"run": 1})
-    assert (tmp_path / "link.json").is_symlink()
-    assert json.loads((tmp_path / "real.json").read_text()) == {"run": 1}
-
-
-@pytest.mark.parametrize(("name", "match"), [("missing/a.json", "does not exist"), (".", "is a folder")])
-def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, name: str, match: str) -> None:
-    with pytest.raises(UserError, match=f"--json: .*{match}"):
-        check_writable(tmp_path / name)
-
-
-def test_a_folder_that_is_not_writable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    with pytest.raises(UserError, match="Permission denied"):
-        check_writable(tmp_path / "a.json")
-
-
-def test_the_writability_check_leaves_nothing_behind(tmp_path: Path) -> None:
-    check_writable(tmp_path / "a.json")
-    assert list(tmp_path.iterdir()) == []
+def test_the_commit_is_unknown_where_git_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert commit() is None

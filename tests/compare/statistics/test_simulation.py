@@ -10,13 +10,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from foredraft.integration.compare.statistics import (
-    LOOKS,
-    estimate_ratio,
-    interval_level,
-    is_clear,
-    speed_verdict,
-)
+from foredraft.integration.compare.statistics.estimate import estimate_ratio
+from foredraft.integration.compare.statistics.looks import LOOKS, interval_level
+from foredraft.integration.compare.statistics.verdict import is_clear, speed_verdict
 
 SCATTER = 0.08
 
@@ -51,7 +47,7 @@ def test_equal_configurations_are_not_told_apart() -> None:
 
 
 def test_a_family_of_equal_comparisons_errs_no_more_often() -> None:
-    """24 comparisons in each of 60 runs, none of them true: a wrong call somewhere in 3 runs expected at most."""
+    """24 comparisons in each of 60 runs: a wrong call somewhere expected in 3 runs at most."""
     random = np.random.default_rng(12)
     runs = [[outcome(simulated(random, 0.0), 24)[0] for _ in range(24)] for _ in range(60)]
     wrong = sum(set(verdicts) != {"no difference shown"} for verdicts in runs)
