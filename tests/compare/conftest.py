@@ -9,12 +9,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from foredraft.integration.compare.offline.closed_loop import BlockRun
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
-from foredraft.integration.compare.plan import BASELINE, ComparePlan, proposer_configs
+from foredraft.integration.compare.plan import ComparePlan, proposer_configs
 from foredraft.integration.compare.results.document import design
 from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
 from foredraft.integration.compare.results.rows import overall_rows
 from foredraft.integration.compare.statistics.verdict import speed_verdict
+from foredraft.integration.compare.variants import BASELINE
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.forward import prepare_model

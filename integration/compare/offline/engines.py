@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from foredraft.integration.compare.offline.measure import Bench
 from foredraft.integration.compare.offline.output_check import OutputChecker
 from foredraft.integration.compare.offline.prompts import Prompt
-from foredraft.integration.compare.plan import BASELINE, ComparePlan
+from foredraft.integration.compare.plan import ComparePlan
+from foredraft.integration.compare.variants import BASELINE
 from foredraft.integration.config import Config, replaced
 from foredraft.integration.embedded.build import Target, build_engine
 from foredraft.integration.embedded.engine import EmbeddedEngine

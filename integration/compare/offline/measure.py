@@ -11,7 +11,8 @@ from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
 from foredraft.integration.compare.offline.output_check import Difference, OutputChecker
 from foredraft.integration.compare.offline.prompts import CompareRequest
-from foredraft.integration.compare.plan import BASELINE, Cell, ComparePlan
+from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.variants import BASELINE
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.engine import EmbeddedEngine
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.output_check import judge
-from foredraft.integration.compare.plan import BASELINE
 from foredraft.integration.compare.statistics.estimate import RatioEstimate, estimate_ratio
 from foredraft.integration.compare.statistics.verdict import is_clear
+from foredraft.integration.compare.variants import BASELINE
 
 
 def block_ratios(name: str, blocks: Iterable[MeasuredBlock]) -> list[float]:

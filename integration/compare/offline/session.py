@@ -12,8 +12,9 @@ from foredraft.integration.compare.offline.measure import Bench, MeasuredBlock
 from foredraft.integration.compare.offline.open_pairs import open_names
 from foredraft.integration.compare.offline.progress import ProgressLine
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
-from foredraft.integration.compare.plan import BASELINE, Cell, ComparePlan
+from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.statistics.looks import LOOKS
+from foredraft.integration.compare.variants import BASELINE
 
 Finished = Mapping[tuple[Cell, int], MeasuredBlock]
 """Blocks of an earlier run, by cell and number."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 
-from foredraft.integration.compare.plan import BASELINE
 from foredraft.integration.compare.report.markup import Markup, element, joined
 from foredraft.integration.compare.report.sections import (
     acceptance_cards,
@@ -17,6 +16,7 @@ from foredraft.integration.compare.report.tables import provenance, results_tabl
 from foredraft.integration.compare.results.model import ResultDocument
 from foredraft.integration.compare.results.provenance import run_label
 from foredraft.integration.compare.results.table import notes
+from foredraft.integration.compare.variants import BASELINE
 
 MANY_ROWS = 80
 """From here on the long parts are folded."""

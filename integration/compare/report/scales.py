@@ -39,7 +39,23 @@ def ratio_scale(ratios: Sequence[float], start: float, end: float) -> Scale:
     """Logarithmic, with 1 inside: twice as fast is as far from 1 as half as fast."""
     low = min([*ratios, 0.9]) * 0.95
     high = max([*ratios, 1.1]) * 1.05
-    steps = (0.01, 0.1, 0.25, 0.5, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 100.0)
+    steps: tuple[float, ...] = (
+        0.01,
+        0.1,
+        0.25,
+        0.5,
+        0.8,
+        1.0,
+        1.25,
+        1.5,
+        2.0,
+        3.0,
+        4.0,
+        6.0,
+        8.0,
+        10.0,
+        100.0,
+    )
     if high / low < 1.6:
         steps = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4)
     elif high / low > 5:

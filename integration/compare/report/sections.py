@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foredraft.integration.compare.plan import BASELINE
 from foredraft.integration.compare.report.charts import (
     Bar,
     IntervalMark,
@@ -16,6 +15,7 @@ from foredraft.integration.compare.report.charts import (
 )
 from foredraft.integration.compare.report.markup import Markup, element
 from foredraft.integration.compare.results.model import OverallRow, ResultDocument, ResultRow
+from foredraft.integration.compare.variants import BASELINE
 
 PHASES = ("propose", "forward", "sample", "rest")
 VERDICT_SIGNS = {"faster": "▲", "slower": "▼", "no difference shown": "≈", "output differs": "✗ wrong,"}

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict
 
 from foredraft.integration.compare.statistics.verdict import Verdict
 
-SCHEMA_VERSION = 2
-
 
 class Part(BaseModel):
     """Base of all parts: no unknown field, no NaN, docstrings of the fields as their descriptions."""
@@ -166,7 +164,7 @@ class Design(Part):
 class ResultDocument(Part):
     """The result of ``foredraft compare``."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[2] = 2
     """Of this document."""
     results: list[ResultRow]
     """One per configuration and cell."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foredraft.integration.compare.plan import BASELINE
 from foredraft.integration.compare.results.model import OverallRow, ResultRow, Speedup
+from foredraft.integration.compare.variants import BASELINE
 
 Condition = tuple[int, float]
 """Batch size and temperature."""

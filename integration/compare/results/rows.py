@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.open_pairs import speedup
 from foredraft.integration.compare.offline.output_check import Difference, OutputsEqual, judge
-from foredraft.integration.compare.plan import BASELINE, Cell, ComparePlan
+from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.results.figures import (
     first_token_times,
     ideal_speedup,
@@ -19,6 +19,7 @@ from foredraft.integration.compare.results.figures import (
 from foredraft.integration.compare.results.model import FirstDifference, OverallRow, ResultRow
 from foredraft.integration.compare.statistics.intervals import Interval, combined_interval
 from foredraft.integration.compare.statistics.verdict import Verdict, speed_verdict
+from foredraft.integration.compare.variants import BASELINE
 
 
 def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float) -> list[ResultRow]:

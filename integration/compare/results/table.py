@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from foredraft.integration.compare.plan import BASELINE
 from foredraft.integration.compare.results.model import OverallRow, ResultDocument, ResultRow, Speedup
 from foredraft.integration.compare.results.provenance import run_label
 from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
+from foredraft.integration.compare.variants import BASELINE
 
 CAPTION = (
     "tokens/s: output tokens over wall time, reading the prompts included. speedup: over none, from paired "
