@@ -45,7 +45,7 @@ class Bar:
 
 def interval_chart(marks: Sequence[IntervalMark]) -> Markup:
     """Ratios with their intervals on a common logarithmic axis; a rule stands at 1."""
-    row_height, foot = 36.0, 22.0
+    row_height, foot = 40.0, 22.0
     ends = [end for mark in marks for end in (mark.value, mark.low, mark.high) if end is not None]
     scale = ratio_scale(ends, MARGIN, WIDTH - MARGIN)
     bottom = row_height * len(marks) + 6
@@ -56,7 +56,7 @@ def interval_chart(marks: Sequence[IntervalMark]) -> Markup:
 
 
 def _interval(mark: IntervalMark, scale: Scale, text_y: float) -> list[Markup]:
-    y = text_y + 9
+    y = text_y + 12
     parts = [
         element("text", mark.label, x=MARGIN, y=text_y, class_="label"),
         element("text", mark.note, x=WIDTH - MARGIN, y=text_y, class_="value"),
@@ -68,16 +68,20 @@ def _interval(mark: IntervalMark, scale: Scale, text_y: float) -> list[Markup]:
     return [*parts, element("g", dot, class_=f"dot {_colour(mark.series)}")]
 
 
-def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool = False) -> Markup:
+def line_chart(
+    lines: Sequence[Line], x_label: str, y_label: str, *, share: bool = False, by_factors: bool = False
+) -> Markup:
     """Lines over a few places on the x axis.
 
     Args:
         share: whether the values are shares, for an axis in percent up to 100.
+        by_factors: whether the places grow by factors, for a logarithmic x axis.
     """
     height, left, bottom = 210.0, 44.0, 168.0
     values = [y for line in lines for _, y in line.points]
     y_scale = linear_scale([1.0] if share else values, bottom, 14.0)
-    x_scale = place_scale([x for line in lines for x, _ in line.points], left + 10, WIDTH - 18)
+    places = [x for line in lines for x, _ in line.points]
+    x_scale = place_scale(places, left + 10, WIDTH - 18, by_factors=by_factors)
     parts = []
     for tick in y_scale.ticks:
         y = y_scale(tick)

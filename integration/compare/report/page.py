@@ -9,6 +9,7 @@ from foredraft.integration.compare.report.markup import Markup, element, joined
 from foredraft.integration.compare.report.sections import (
     acceptance_cards,
     batch_cards,
+    overall_cards,
     speedup_cards,
     split_cards,
 )
@@ -31,7 +32,8 @@ def report_page(document: ResultDocument) -> str:
         element("p", _subtitle(document), class_="faint"),
         element("p", document.recommendation, class_="advice"),
         *_regressions(document),
-        *_section("Speedup over plain decoding", SPEEDUP_TEXT, speedup_cards(document, names), is_long),
+        *_section("Speedup over all workloads", SPEEDUP_TEXT, overall_cards(document, names), False),
+        *_section("Speedup per workload", SPEEDUP_TEXT, speedup_cards(document, names), is_long),
         *_section("Tokens per second over batch size", BATCH_TEXT, batch_cards(document, names), is_long),
         *_section("Acceptance by position", ACCEPTANCE_TEXT, acceptance_cards(document, names), is_long),
         *_section("Where the time goes", SPLIT_TEXT, split_cards(document), is_long),
@@ -53,7 +55,7 @@ def report_page(document: ResultDocument) -> str:
 
 
 SPEEDUP_TEXT = (
-    "Dots: speedup; lines: interval. All intervals of this run hold together with 95 %. Dashed: as fast as "
+    "Dots: tokens per second over those of plain decoding; lines: intervals. All intervals of this run hold together with 95 %. Dashed: as fast as "
     "plain decoding. The axis is logarithmic."
 )
 BATCH_TEXT = "Output tokens over wall time, reading the prompts included."

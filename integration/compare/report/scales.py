@@ -63,13 +63,12 @@ def ratio_scale(ratios: Sequence[float], start: float, end: float) -> Scale:
     return Scale(low, high, start, end, tuple(tick for tick in steps if low <= tick <= high), is_log=True)
 
 
-def place_scale(places: Sequence[float], start: float, end: float) -> Scale:
-    """Given values at even distances, such as batch sizes or positions: each is a tick."""
+def place_scale(places: Sequence[float], start: float, end: float, *, by_factors: bool) -> Scale:
+    """A few given places, each a tick; logarithmic where they grow by factors, as batch sizes do."""
     low, high = min(places), max(places)
-    is_log = low > 0 and high / low >= 4
     if low == high:
-        low, high, is_log = low - 0.5, high + 0.5, False
-    return Scale(low, high, start, end, tuple(sorted(set(places))), is_log=is_log)
+        low, high, by_factors = low - 0.5, high + 0.5, False
+    return Scale(low, high, start, end, tuple(sorted(set(places))), is_log=by_factors)
 
 
 def _round_step(rough: float) -> float:

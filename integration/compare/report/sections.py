@@ -21,20 +21,26 @@ PHASES = ("propose", "forward", "sample", "rest")
 VERDICT_SIGNS = {"faster": "▲", "slower": "▼", "no difference shown": "≈", "output differs": "✗ wrong,"}
 
 
-def speedup_cards(document: ResultDocument, names: Sequence[str]) -> list[Markup]:
-    """Per batch size and temperature: over all workloads, then each of them."""
+def overall_cards(document: ResultDocument, names: Sequence[str]) -> list[Markup]:
+    """Per batch size and temperature, over all workloads."""
     cards = []
-    for batch_size, temperature in _conditions(document.results):
+    for batch_size, temperature in dict.fromkeys(
+        (row.batch_size, row.temperature) for row in document.overall
+    ):
         at = (batch_size, temperature)
-        where = f"batch {batch_size}, temperature {temperature:g}"
-        overall = [row for row in document.overall if (row.batch_size, row.temperature) == at]
-        if overall:
-            cards.append(_card(f"all workloads, {where}", interval_chart(_marks(overall, names))))
-        here = [row for row in document.results if (row.batch_size, row.temperature) == at]
-        for workload in dict.fromkeys(row.workload for row in here):
-            compared = [row for row in here if row.workload == workload and row.config != BASELINE]
-            if compared:
-                cards.append(_card(f"{workload}, {where}", interval_chart(_marks(compared, names))))
+        rows = [row for row in document.overall if (row.batch_size, row.temperature) == at]
+        title = f"batch {batch_size}, temperature {temperature:g}"
+        cards.append(_card(title, interval_chart(_marks(rows, names))))
+    return [legend(names), *cards] if cards else []
+
+
+def speedup_cards(document: ResultDocument, names: Sequence[str]) -> list[Markup]:
+    """Per cell in which something was compared."""
+    cards = []
+    for cell in dict.fromkeys(_cell(row) for row in document.results):
+        rows = [row for row in document.results if _cell(row) == cell and row.config != BASELINE]
+        if rows:
+            cards.append(_card(_cell_title(cell), interval_chart(_marks(rows, names))))
     return [legend(names), *cards] if cards else []
 
 
@@ -47,7 +53,7 @@ def batch_cards(document: ResultDocument, names: Sequence[str]) -> list[Markup]:
         if len({row.batch_size for row in here}) < 2:
             continue
         lines = [Line(name, _over_batch_size(here, name), number) for number, name in enumerate(series)]
-        chart = line_chart([line for line in lines if line.points], "batch size", "tokens/s")
+        chart = line_chart([line for line in lines if line.points], "batch size", "tokens/s", by_factors=True)
         cards.append(_card(f"{workload}, temperature {temperature:g}", chart))
     return [legend(series), *cards] if cards else []
 
@@ -96,10 +102,6 @@ def _note(row: ResultRow | OverallRow) -> str:
     if row.speedup_low is None or row.speedup_high is None:
         return f"{sign} {row.speedup:.2f}x, no interval"
     return f"{sign} {row.speedup:.2f}x ({row.speedup_low:.2f} to {row.speedup_high:.2f})"
-
-
-def _conditions(rows: Sequence[ResultRow]) -> list[tuple[int, float]]:
-    return list(dict.fromkeys((row.batch_size, row.temperature) for row in rows))
 
 
 def _cell(row: ResultRow) -> tuple[str, int, float]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from foredraft.integration.compare.results.model import OverallRow, ResultRow, Speedup
 from foredraft.integration.compare.variants import BASELINE
 
+MAX_EXCEPTIONS = 3
+
 Condition = tuple[int, float]
 """Batch size and temperature."""
 
@@ -31,10 +33,12 @@ def recommendation(rows: Sequence[ResultRow], overall: Sequence[OverallRow]) -> 
     rated: Sequence[ResultRow | OverallRow] = overall or [row for row in rows if row.config != BASELINE]
     if not rated:
         return "Nothing was compared with plain decoding, so there is no advice."
-    choices = _choices(rated)
+    wrong = list(dict.fromkeys(row.config for row in rows if row.verdict == "output differs"))
+    choices = _choices([row for row in rated if row.config not in wrong])
     sentences = [_advice(choice, rows) for choice in choices]
-    sentences += _exceptions(choices, rows) if overall else []
-    sentences += _wrong(rows)
+    if overall:
+        sentences += _exceptions(choices, [row for row in rows if row.config not in wrong])
+    sentences += [f"Do not run {name}: its output differs from that of plain decoding." for name in wrong]
     sentences.append(_limits(choices, rows))
     return " ".join(sentences)
 
@@ -74,39 +78,37 @@ def _advice(choice: _Choice, rows: Sequence[ResultRow]) -> str:
 
 
 def _exceptions(choices: Sequence[_Choice], rows: Sequence[ResultRow]) -> list[str]:
-    """Workloads for which another configuration is clearly better than the one that is best overall."""
-    found = []
+    """Where another configuration is clearly better for one workload; those that gain most are named."""
+    found: list[tuple[float, ResultRow]] = []
     for choice in choices:
         chosen = choice.best.config if choice.best else BASELINE
         cells = [row for row in rows if (row.batch_size, row.temperature) == choice.condition]
         for workload in dict.fromkeys(row.workload for row in cells):
-            here = [row for row in cells if row.workload == workload]
-            better = _clearly_better(chosen, here)
+            here = {row.config: row for row in cells if row.workload == workload}
+            better = _clearly_better(here.get(chosen), list(here.values()))
             if better is not None:
-                found.append(
-                    f"{_where(choice.condition)}, {workload} alone is served better by "
-                    f"{_named(better, rows)} ({_gain(better)})."
-                )
-    return found
+                found.append((better.speedup / here[chosen].speedup, better))
+    found.sort(key=lambda pair: -pair[0])
+    sentences = [_exception(better, rows) for _, better in found[:MAX_EXCEPTIONS]]
+    if len(found) > MAX_EXCEPTIONS:
+        sentences.append(f"So it is for {len(found) - MAX_EXCEPTIONS} more, see the table.")
+    return sentences
 
 
-def _clearly_better(chosen: str, here: Sequence[ResultRow]) -> ResultRow | None:
-    own = next((row for row in here if row.config == chosen), None)
+def _exception(better: ResultRow, rows: Sequence[ResultRow]) -> str:
+    where = f"{better.workload} alone, at batch {better.batch_size} and temperature {better.temperature:g},"
+    if better.config == BASELINE:
+        return f"For {where} plain decoding is faster than that."
+    return f"For {where} {_named(better, rows)} is faster than that: {_gain(better)}."
+
+
+def _clearly_better(own: ResultRow | None, here: Sequence[ResultRow]) -> ResultRow | None:
+    """The best of those whose interval lies above that of ``own``."""
     if own is None or own.speedup_high is None:
         return None
-    better = [
-        row
-        for row in here
-        if row.verdict != "output differs"
-        and row.speedup_low is not None
-        and row.speedup_low > own.speedup_high
-    ]
+    known = [(row.speedup_low, row) for row in here if row.speedup_low is not None]
+    better = [row for low, row in known if low > own.speedup_high]
     return max(better, key=lambda row: row.speedup, default=None)
-
-
-def _wrong(rows: Sequence[ResultRow]) -> list[str]:
-    names = dict.fromkeys(row.config for row in rows if row.verdict == "output differs")
-    return [f"Do not run {name}: its output differs from that of plain decoding." for name in names]
 
 
 def _limits(choices: Sequence[_Choice], rows: Sequence[ResultRow]) -> str:

@@ -16,7 +16,7 @@ from foredraft.integration.compare.variants import BASELINE
 
 CAPTION = (
     "tokens/s: output tokens over wall time, reading the prompts included. speedup: over none, from paired "
-    "blocks; from and to: all intervals of this run hold together with 95 %."
+    "blocks; from and to: all intervals of this run hold together with 95 %. no diff.: no difference shown."
 )
 
 VERDICT_STYLES = {
@@ -25,7 +25,7 @@ VERDICT_STYLES = {
     "output differs": "bold red",
     "no difference shown": "yellow",
 }
-_VERDICT_WORDS = {"no difference shown": "none shown", "output differs": "WRONG"}
+_VERDICT_WORDS = {"no difference shown": "no diff.", "output differs": "WRONG"}
 _OUTPUT_WORDS = {
     True: Text("equal", style="green"),
     "near_tie": Text("near-tie", style="yellow"),
@@ -112,7 +112,9 @@ def _overall_table(rows: Sequence[OverallRow]) -> Table:
 
 def _empty_table(title: str) -> Table:
     # Without vertical rules the table fits 80 columns, which is what a pipe gets.
-    return Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    return Table(
+        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
 
 
 def _speedup_cells(row: Speedup) -> list[Text]:

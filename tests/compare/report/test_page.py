@@ -65,7 +65,12 @@ def test_a_page_with_every_section(make_row: MakeRow, make_document: MakeDocumen
     page = report_page(make_document(many_rows(make_row, 3)))
     headings = re.findall("<h2>(.*?)</h2>", page)
     assert headings == [
-        *("Speedup over plain decoding", "Tokens per second over batch size", "Acceptance by position"),
+        *(
+            "Speedup over all workloads",
+            "Speedup per workload",
+            "Tokens per second over batch size",
+            "Acceptance by position",
+        ),
         *("Where the time goes", "All figures", "How it was measured"),
     ]
     parser = structure(page)

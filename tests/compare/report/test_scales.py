@@ -1,5 +1,3 @@
-import math
-
 import pytest
 
 from foredraft.integration.compare.report.markup import Markup, element
@@ -33,10 +31,10 @@ def test_values_outside_are_drawn_at_the_edge() -> None:
 
 
 def test_places_are_ticks_and_one_place_stands_in_the_middle() -> None:
-    assert place_scale([1, 8, 1, 64], 0, 100).ticks == (1, 8, 64)
-    assert place_scale([1, 8, 64], 0, 100)(8) == pytest.approx(50), "batch sizes grow by factors"
-    assert place_scale([1, 2, 3], 0, 100)(2) == pytest.approx(50)
-    assert math.isclose(place_scale([4], 0, 100)(4), 50)
+    assert place_scale([1, 8, 1, 64], 0, 100, by_factors=True).ticks == (1, 8, 64)
+    assert place_scale([1, 8, 64], 0, 100, by_factors=True)(8) == pytest.approx(50)
+    assert place_scale([1, 3, 5], 0, 100, by_factors=False)(3) == pytest.approx(50)
+    assert place_scale([4], 0, 100, by_factors=True)(4) == pytest.approx(50)
 
 
 def test_markup_escapes_text_and_attributes() -> None:

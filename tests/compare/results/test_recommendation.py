@@ -38,6 +38,12 @@ def test_the_fast_and_wrong_is_never_advised(make_row: MakeRow) -> None:
     assert "Do not run ngram" in text
 
 
+def test_what_is_wrong_in_one_cell_is_advised_in_none(make_row: MakeRow) -> None:
+    wrong = make_row("ngram", 2.0, batch_size=8, outputs_equal=False, verdict="output differs")
+    text = advice([make_row("ngram", 2.0), wrong, make_row("draft", 1.5)])
+    assert "At batch 1 and temperature 0, run draft" in text
+
+
 def test_the_advice_changes_with_the_load(make_row: MakeRow) -> None:
     rows = [make_row("none", 1.0), make_row("ngram", 1.5)]
     rows += [make_row("none", 1.0, batch_size=8), make_row("ngram", 0.6, batch_size=8)]
@@ -56,7 +62,20 @@ def test_over_several_workloads_the_whole_decides_and_exceptions_are_named(make_
     text = advice(rows)
     assert "run draft with K = 5: 1.72x" in text
     assert "over 3 workloads" in text
-    assert "copy alone is served better by ngram with K = 5 (3.00x" in text
+    assert "For copy alone, at batch 1 and temperature 0, ngram with K = 5 is faster than that: 3.00x" in text
+
+
+def test_only_the_largest_exceptions_are_named(make_row: MakeRow) -> None:
+    rows = [make_row("ngram", 3.0, workload="copy"), make_row("none", 1.0, half_width=0.0, workload="copy")]
+    for number, speedup in enumerate((0.5, 0.6, 0.7, 0.8, 0.85)):
+        rows.append(make_row("none", 1.0, half_width=0.0, workload=f"w{number}"))
+        rows.append(make_row("ngram", speedup, half_width=0.01, workload=f"w{number}"))
+    rows += [make_row("ngram", 9.0, workload="copies"), make_row("ngram", 9.0, workload="more copies")]
+    text = advice(rows)
+    assert "run ngram" in text
+    assert "For w0 alone, at batch 1 and temperature 0, plain decoding is faster than that." in text
+    assert text.count("plain decoding is faster than that") == 3
+    assert "So it is for 2 more, see the table." in text
 
 
 def test_a_config_without_interval_is_not_advised(make_row: MakeRow) -> None:
