@@ -55,8 +55,8 @@ def report_page(document: ResultDocument) -> str:
 
 
 SPEEDUP_TEXT = (
-    "Dots: tokens per second over those of plain decoding; lines: intervals. All intervals of this run hold together with 95 %. Dashed: as fast as "
-    "plain decoding. The axis is logarithmic."
+    "Dots: tokens per second over those of plain decoding; lines: intervals. All intervals of this run hold "
+    "together with 95 %. Dashed: as fast as plain decoding. The axis is logarithmic."
 )
 BATCH_TEXT = "Output tokens over wall time, reading the prompts included."
 ACCEPTANCE_TEXT = "Of the tokens drafted at each place, how many the model kept."
