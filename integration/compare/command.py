@@ -119,7 +119,7 @@ def compare(
     The configurations take turns block by block, in random order, with the
     same prompts and seeds. A verdict says faster or slower only where the
     interval of the speedup does; all intervals of a run hold together with
-    95 %, however early it ends. Outputs end after 64 tokens unless
+    95 %, however early it ends. Outputs end after 48 tokens unless
     --max-tokens says otherwise.
 
     At temperature 0 every output is compared with that of plain decoding;

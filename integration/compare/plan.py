@@ -15,7 +15,7 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 
 MAX_BATCH_SIZE = 256
-DEFAULT_MAX_TOKENS = 64
+DEFAULT_MAX_TOKENS = 48
 
 DEFAULT_BUDGET_S = 800.0
 """With loading and the last look, the whole of it stays below a quarter of an hour."""
@@ -73,9 +73,15 @@ class ComparePlan:
         return replace(self, configs={name: one for name, one in self.configs.items() if name not in names})
 
     def interval_level(self, num_cells: int) -> float:
-        """The level of each interval: all of the run hold together, see ``statistics.looks``."""
+        """The level of each interval: all of the run hold together, see ``statistics.looks``.
+
+        Compared is each configuration in each cell, and over all workloads where there are several.
+        """
         num_looks = len(LOOKS) if self.repeats is None else 1
-        return interval_level(max(len(self.configs) - 1, 1) * max(num_cells, 1), num_looks)
+        num_conditions = len(self.batch_sizes) * len(self.temperatures)
+        has_several_workloads = num_cells > num_conditions
+        num_compared = num_cells + num_conditions if has_several_workloads else num_cells
+        return interval_level(max(len(self.configs) - 1, 1) * max(num_compared, 1), num_looks)
 
     def cells(self, workloads: Iterable[str] | None = None) -> list[Cell]:
         """Every condition, workload by workload.

@@ -147,6 +147,8 @@ def make_row() -> Callable[..., ResultRow]:
             "speedup": speedup,
             "speedup_low": speedup - half_width,
             "speedup_high": speedup + half_width,
+            "standard_error": half_width / speedup / 2,
+            "freedom": 5.0,
             "time_to_first_token_s": {"median": 0.1, "p95": 0.2, "p99": 0.3},
             "time_per_output_token_s": None,
             "acceptance_rate": 0.6,
@@ -167,6 +169,8 @@ def make_row() -> Callable[..., ResultRow]:
             "num_blocks": 6,
             "seconds": 3.0,
         }
+        if given.get("speedup_low", 0) is None:
+            values["standard_error"] = None
         interval = (values | given)["speedup_low"], (values | given)["speedup_high"]
         values["verdict"] = speed_verdict(None if interval[0] is None else interval)
         if config == BASELINE:
@@ -181,7 +185,7 @@ def make_document(make_plan: Callable[..., ComparePlan]) -> Callable[..., Result
     """A result document around rows."""
 
     def make(rows: Sequence[ResultRow], **given: Any) -> ResultDocument:
-        overall = overall_rows(rows, 0.01)
+        overall = overall_rows(rows, 0.95, 0.01)
         names = list(dict.fromkeys(["none", *(row.config for row in rows)]))
         values: dict[str, Any] = {
             "results": rows,

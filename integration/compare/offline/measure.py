@@ -15,6 +15,7 @@ from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.variants import BASELINE
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.errors import UserError
 
 WARM_UP_TOKENS = 8
 
@@ -67,12 +68,22 @@ class Bench:
     def measure(
         self, cell: Cell, number: int, requests: Sequence[CompareRequest], names: Collection[str]
     ) -> MeasuredBlock:
-        """Serve a block with the configurations called ``names``, the baseline among them."""
+        """Serve a block with the configurations called ``names``, the baseline among them.
+
+        Raises:
+            UserError: one of them did not bring a single token.
+        """
         runs = {
             name: run_block(self.engines[name], requests, cell.batch_size)
             for name in turns(self.plan, cell, number)
             if name in names
         }
+        for name, run in runs.items():
+            if run.num_emitted_tokens == 0:
+                raise UserError(
+                    f"workload {cell.workload!r}: not one token came out of {name} for prompt "
+                    f"{requests[0].prompt.prompt_id!r}; there is nothing to compare"
+                )
         ordered = {name: runs[name] for name in self.plan.configs if name in runs}
         return MeasuredBlock(
             cell,

@@ -46,7 +46,7 @@ def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: R
     """Everything that a run has to say."""
     level = plan.interval_level(facts.num_cells)
     rows = result_rows(blocks, plan, level)
-    overall = overall_rows(rows, plan.min_effect)
+    overall = overall_rows(rows, level, plan.min_effect)
     return ResultDocument(
         results=rows,
         overall=overall,

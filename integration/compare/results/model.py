@@ -48,6 +48,10 @@ class Speedup(Part):
     """Lower end of the interval at ``design.interval_level``; null where the blocks do not suffice."""
     speedup_high: float | None
     """Upper end."""
+    standard_error: float | None
+    """Of the logarithm of the speedup; null where the blocks do not suffice."""
+    freedom: float
+    """Degrees of freedom behind the standard error."""
     verdict: Verdict | None
     """What the interval and the output check say together; null for the baseline."""
 

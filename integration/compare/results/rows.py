@@ -17,7 +17,8 @@ from foredraft.integration.compare.results.figures import (
     time_split,
 )
 from foredraft.integration.compare.results.model import FirstDifference, OverallRow, ResultRow
-from foredraft.integration.compare.statistics.intervals import Interval, combined_interval
+from foredraft.integration.compare.statistics.estimate import RatioEstimate, combined
+from foredraft.integration.compare.statistics.intervals import Interval
 from foredraft.integration.compare.statistics.verdict import Verdict, speed_verdict
 from foredraft.integration.compare.variants import BASELINE
 
@@ -39,20 +40,13 @@ def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
     ]
 
 
-def overall_rows(rows: Sequence[ResultRow], min_effect: float) -> list[OverallRow]:
+def overall_rows(rows: Sequence[ResultRow], level: float, min_effect: float) -> list[OverallRow]:
     """Per configuration, batch size and temperature over the workloads, where there are several."""
     groups: dict[tuple[str, int, float], list[ResultRow]] = {}
     for row in rows:
         if row.config != BASELINE:
             groups.setdefault((row.config, row.batch_size, row.temperature), []).append(row)
-    return [_overall(group, min_effect) for group in groups.values() if len(group) > 1]
-
-
-def row_interval(row: ResultRow) -> Interval | None:
-    """The interval of the speedup; ``None`` where the blocks did not suffice."""
-    if row.speedup_low is None or row.speedup_high is None:
-        return None
-    return row.speedup_low, row.speedup_high
+    return [_overall(group, level, min_effect) for group in groups.values() if len(group) > 1]
 
 
 def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
@@ -90,6 +84,8 @@ def _row(
         speedup=ratio.ratio,
         speedup_low=interval[0] if interval else None,
         speedup_high=interval[1] if interval else None,
+        standard_error=ratio.standard_error,
+        freedom=ratio.freedom,
         verdict=_verdict(name, interval, outputs_equal, plan.min_effect),
         time_to_first_token_s=first_token_times(runs),
         time_per_output_token_s=per_token_times(runs),
@@ -145,16 +141,22 @@ def _outputs_equal(
     return judged.outputs_equal, first
 
 
-def _overall(rows: Sequence[ResultRow], min_effect: float) -> OverallRow:
-    interval = combined_interval([row_interval(row) for row in rows])
+def _overall(rows: Sequence[ResultRow], level: float, min_effect: float) -> OverallRow:
+    parts = [
+        RatioEstimate(math.log(row.speedup), row.standard_error, row.freedom, row.num_blocks) for row in rows
+    ]
+    whole = combined(parts)
+    interval = whole.interval(level)
     wrong = any(row.verdict == "output differs" for row in rows)
     return OverallRow(
         config=rows[0].config,
         batch_size=rows[0].batch_size,
         temperature=rows[0].temperature,
         num_workloads=len(rows),
-        speedup=math.exp(sum(math.log(row.speedup) for row in rows) / len(rows)),
+        speedup=whole.ratio,
         speedup_low=interval[0] if interval else None,
         speedup_high=interval[1] if interval else None,
+        standard_error=whole.standard_error,
+        freedom=whole.freedom,
         verdict="output differs" if wrong else speed_verdict(interval, min_effect),
     )

@@ -87,6 +87,29 @@ def estimate_ratio(log_ratios: Sequence[float]) -> RatioEstimate:
     return RatioEstimate(mean, error, num_blocks - 2 * trimmed - 1, num_blocks)
 
 
+def combined(estimates: Sequence[RatioEstimate]) -> RatioEstimate:
+    """The geometric mean of several independent ratios, each with the same weight.
+
+    The degrees of freedom are those of Welch and Satterthwaite. Comparisons that ended at different looks
+    may be combined: how far the interval can be trusted then is simulated in the tests.
+
+    Raises:
+        ValueError: no estimate.
+    """
+    if not estimates:
+        raise ValueError("estimates needs at least one")
+    count = len(estimates)
+    mean = sum(one.log_ratio for one in estimates) / count
+    num_blocks = sum(one.num_blocks for one in estimates)
+    variances = [(one.standard_error / count) ** 2 for one in estimates if one.standard_error is not None]
+    if len(variances) < count:
+        return RatioEstimate(mean, None, 0, num_blocks)
+    total = sum(variances)
+    spread = sum(part**2 / one.freedom for part, one in zip(variances, estimates, strict=True))
+    freedom = total**2 / spread if spread else min(one.freedom for one in estimates)
+    return RatioEstimate(mean, math.sqrt(total), freedom, num_blocks)
+
+
 def _num_trimmed(num_blocks: int) -> int:
     """Blocks left out on each side."""
     return int(TRIMMED_SHARE * num_blocks)

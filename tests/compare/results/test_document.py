@@ -95,8 +95,8 @@ def test_the_document_says_where_the_figures_come_from(
     assert (document["seed"], document["started_at"]) == (0, "2025-01-02T03:04:05+00:00")
     assert (document["seconds"], document["interrupted"]) == (9.5, True)
     assert document["configs"]["ngram"]["ngram"]["min_n"] == 1
-    # One comparison in each of 4 cells, one look: a fixed design.
-    assert document["design"]["interval_level"] == pytest.approx(1 - 0.05 / 4)
+    # One comparison in each of 4 cells and in 2 wholes, one look: a fixed design.
+    assert document["design"]["interval_level"] == pytest.approx(1 - 0.05 / 6)
     ran = document["environment"]
     assert (ran["model"], ran["dtype"], ran["gpu"]) == ("toy", "float32", None)
     assert all(ran[name] for name in ("python", "torch", "transformers", "foredraft", "cpu"))

@@ -8,7 +8,7 @@ MakeRow = Callable[..., ResultRow]
 
 
 def advice(rows: list[ResultRow]) -> str:
-    return recommendation(rows, overall_rows(rows, 0.01))
+    return recommendation(rows, overall_rows(rows, 0.95, 0.01))
 
 
 def test_the_fastest_is_advised_with_its_k_and_interval(make_row: MakeRow) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foredraft.integration.compare.statistics.estimate import estimate_ratio
+from foredraft.integration.compare.statistics.estimate import RatioEstimate, combined, estimate_ratio
 
 NINE = [0.01, -0.02, 0.03, 0.0, 0.05, -0.04, 0.02, 0.1, -0.01]
 
@@ -51,3 +51,24 @@ def test_an_interval_that_says_nothing_is_none() -> None:
 def test_what_is_no_ratio_is_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match="log_ratios"):
         estimate_ratio(values)
+
+
+def test_combined_ratios_weigh_equally() -> None:
+    both = combined([RatioEstimate(0.2, 0.03, 4, 6), RatioEstimate(0.4, 0.04, 60, 90)])
+    assert both.log_ratio == pytest.approx(0.3)
+    assert both.standard_error == pytest.approx(0.025)
+    # Welch and Satterthwaite by hand; the factors of a quarter cancel.
+    assert both.freedom == pytest.approx(0.0025**2 / (0.0009**2 / 4 + 0.0016**2 / 60))
+    assert both.num_blocks == 96
+
+
+def test_a_combination_without_an_error_of_one_part_has_none() -> None:
+    parts = [RatioEstimate(0.2, None, 0, 3), RatioEstimate(0.4, 0.1, 4, 6)]
+    assert combined(parts).interval(0.95) is None
+    with pytest.raises(ValueError, match="estimates"):
+        combined([])
+
+
+def test_ratios_without_scatter_combine() -> None:
+    exact = RatioEstimate(math.log(2), 0.0, 3, 6)
+    assert combined([exact, exact]).interval(0.99) == pytest.approx((2.0, 2.0))

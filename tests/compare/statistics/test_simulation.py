@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from foredraft.integration.compare.statistics.estimate import estimate_ratio
+from foredraft.integration.compare.statistics.estimate import RatioEstimate, combined, estimate_ratio
 from foredraft.integration.compare.statistics.looks import LOOKS, interval_level
 from foredraft.integration.compare.statistics.verdict import is_clear, speed_verdict
 
@@ -85,3 +85,28 @@ def test_repeated_looks_at_the_plain_level_would_err() -> None:
         intervals = [estimate_ratio(blocks[:look]).interval(0.95) for look in LOOKS]
         wrong += any(one is not None and not one[0] <= 1 <= one[1] for one in intervals)
     assert wrong > 40
+
+
+def ended(blocks: list[float], level: float) -> RatioEstimate:
+    """The estimate at the look at which the comparison ends."""
+    for look in LOOKS:
+        estimate = estimate_ratio(blocks[:look])
+        if is_clear(estimate.interval(level)):
+            break
+    return estimate
+
+
+@pytest.mark.parametrize(
+    "log_ratios", [(0.0, 0.0, 0.0, 0.0), (0.7, 0.2, 0.0, -0.2), (0.06, 0.06, 0.06, 0.06)]
+)
+def test_the_whole_of_comparisons_that_ended_on_their_own_is_covered(log_ratios: tuple[float, ...]) -> None:
+    """Each ends when it is clear, which pulls it outwards; 400 runs, at most 20 expected to miss."""
+    random = np.random.default_rng(16)
+    level = interval_level(len(log_ratios) + 1, len(LOOKS))
+    truth = math.exp(sum(log_ratios) / len(log_ratios))
+    covered = 0
+    for _ in range(400):
+        whole = combined([ended(simulated(random, log_ratio), level) for log_ratio in log_ratios])
+        interval = whole.interval(level)
+        covered += interval is not None and interval[0] <= truth <= interval[1]
+    assert covered >= 380
