@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,10 +22,12 @@ from foredraft.integration.compare.plan import (
 from foredraft.integration.compare.results.writing import check_writable
 from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
 from foredraft.integration.config_sources import LoadedConfig
+from foredraft.integration.errors import UserError
 
 REGRESSED = 1
 INTERRUPTED = 130
 NO_VARIANTS: list[str] = []
+NO_ENDPOINTS: list[str] = []
 DEFAULT_WORKLOADS = ["chat", "code_edit", "copy_heavy", "summarize_quotes"]
 
 Proposers = Annotated[
@@ -78,6 +81,21 @@ JsonFile = Annotated[
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", help="Also write a page with plots to this file.", metavar="FILE")
 ]
+Endpoints = Annotated[
+    list[str],
+    typer.Option(
+        "--endpoint",
+        metavar="NAME=URL",
+        help="Compare running OpenAI-compatible servers instead; twice or more, the first is the baseline.",
+    ),
+]
+Rates = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="With --endpoint: requests arrive at random, so many a second, instead of --batch-sizes.",
+    ),
+]
 BaselineFile = Annotated[
     Path | None,
     typer.Option(
@@ -113,6 +131,8 @@ def compare(
     html_file: HtmlFile = None,
     baseline_file: BaselineFile = None,
     journal_file: JournalFile = None,
+    endpoints: Endpoints = NO_ENDPOINTS,
+    rates: Rates = None,
 ) -> None:
     """Measure proposers against plain decoding on the same prompts, and check that the output is the same.
 
@@ -125,14 +145,41 @@ def compare(
     At temperature 0 every output is compared with that of plain decoding;
     above 0 where equal tokens are promised (float32, drafts not drawn).
 
+    With --endpoint the servers behind the addresses are compared under load
+    instead: they bring their own models, and only texts are compared.
+
     Ctrl-C ends the run; what is complete is shown and written.
     """
     loaded = with_short_outputs(loaded)
     config = loaded.config
+    workloads = split_lists("--workload", workload)
+    if endpoints:
+        only_offline = {"--proposers": proposers, "--variant": variants, "--repeats": repeats}
+        only_offline |= {"--html": html_file, "--baseline": baseline_file, "--journal": journal_file}
+        _refuse(only_offline, "with --endpoint")
+        _check_files({"--json": json_file})
+        from foredraft.integration.compare.offline.prompts import load_workloads
+        from foredraft.integration.compare.online.endpoint import parse_endpoints
+        from foredraft.integration.compare.online.plan import OnlinePlan, closed_loops, parse_rates
+        from foredraft.integration.compare.online.run import run_online
+
+        online = OnlinePlan(
+            endpoints=tuple(parse_endpoints(endpoints)),
+            prompts=load_workloads(workloads, limit, by_category=by_category),
+            loads=closed_loops(parse_batch_sizes(batch_sizes)) if rates is None else parse_rates(rates),
+            temperatures=parse_temperatures(temperatures, config),
+            max_tokens=config.sampling.max_tokens,
+            seed=config.sampling.seed or 0,
+            budget_s=budget,
+            min_effect=min_effect,
+        )
+        _end(interrupted=not run_online(online, json_file))
+        return
+    _refuse({"--rates": rates}, "without --endpoint")
     configs, optional = compared_configs(loaded, proposers, variants)
     plan = ComparePlan(
         configs=configs,
-        workloads=split_lists("--workload", workload),
+        workloads=workloads,
         batch_sizes=parse_batch_sizes(batch_sizes),
         temperatures=parse_temperatures(temperatures, config),
         limit=limit,
@@ -143,14 +190,28 @@ def compare(
         optional=optional,
     )
     request_params(config, config.sampling.temperature, seed=0)
-    for option, path in (("--json", json_file), ("--html", html_file), ("--journal", journal_file)):
-        if path is not None:
-            check_writable(path, option)
+    _check_files({"--json": json_file, "--html": html_file, "--journal": journal_file})
 
     from foredraft.integration.compare.run import Files, run  # torch is loaded here, so that --help is quick
 
     ended = run(plan, Files(json_file, html_file, baseline_file, journal_file))
-    if ended.interrupted:
+    _end(interrupted=ended.interrupted, regressed=ended.regressed)
+
+
+def _refuse(options: Mapping[str, Any], where: str) -> None:
+    for option, value in options.items():
+        if value:
+            raise UserError(f"{option}: means nothing {where}")
+
+
+def _check_files(files: Mapping[str, Path | None]) -> None:
+    for option, path in files.items():
+        if path is not None:
+            check_writable(path, option)
+
+
+def _end(*, interrupted: bool, regressed: bool = False) -> None:
+    if interrupted:
         raise typer.Exit(INTERRUPTED)
-    if ended.regressed:
+    if regressed:
         raise typer.Exit(REGRESSED)

@@ -54,7 +54,7 @@ def run(plan: ComparePlan, files: Files) -> Ended:
     """
     started_at, started = datetime.now(UTC), time.monotonic()
     before = read_result(files.baseline) if files.baseline else None
-    workloads = load_workloads(plan)
+    workloads = load_workloads(plan.workloads, plan.limit, by_category=plan.by_category)
     target = build.load_target(plan.base)
     max_len = plan.base.engine.max_model_len or target.max_len
     prompts = {name: encode_prompts(each, target.tokenizer, max_len) for name, each in workloads.items()}

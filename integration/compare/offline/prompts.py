@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from foredraft.integration.chat import chat_prompt_ids
-from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.integration.workloads import WorkloadPrompt, load_workload
@@ -29,16 +28,18 @@ class CompareRequest:
     params: SamplingParams
 
 
-def load_workloads(plan: ComparePlan) -> dict[str, list[WorkloadPrompt]]:
+def load_workloads(
+    names: Sequence[str], limit: int | None, *, by_category: bool
+) -> dict[str, list[WorkloadPrompt]]:
     """The prompts by name of the workload, or of "workload/category", before any model is loaded.
 
     Raises:
         UserError: a workload that cannot be read.
     """
     loaded: dict[str, list[WorkloadPrompt]] = {}
-    for name in plan.workloads:
-        for prompt in load_workload(name, limit=plan.limit):
-            key = f"{name}/{prompt.category}" if plan.by_category else name
+    for name in names:
+        for prompt in load_workload(name, limit=limit):
+            key = f"{name}/{prompt.category}" if by_category else name
             loaded.setdefault(key, []).append(prompt)
     return loaded
 

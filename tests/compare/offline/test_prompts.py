@@ -1,5 +1,3 @@
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +5,6 @@ import pytest
 
 from foredraft.integration.chat import chat_prompt_ids
 from foredraft.integration.compare.offline.prompts import Prompt, encode_prompts, load_workloads
-from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.workloads import WorkloadPrompt
@@ -45,13 +42,11 @@ def test_a_model_without_tokenizer_is_refused() -> None:
         encode_prompts([], None, 2)
 
 
-def test_each_category_may_be_a_workload_of_its_own(
-    make_plan: Callable[..., ComparePlan], tmp_path: Path
-) -> None:
+def test_each_category_may_be_a_workload_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     categories = ["a", "b", "a"]
     path.write_text("".join(f'{{"category": "{name}", "turns": ["x"]}}\n' for name in categories))
-    plan = make_plan(workloads=(str(path),))
-    assert [len(prompts) for prompts in load_workloads(plan).values()] == [3]
-    split = load_workloads(replace(plan, by_category=True))
+    whole = load_workloads([str(path)], None, by_category=False)
+    assert [len(prompts) for prompts in whole.values()] == [3]
+    split = load_workloads([str(path)], None, by_category=True)
     assert {name: len(prompts) for name, prompts in split.items()} == {f"{path}/a": 2, f"{path}/b": 1}
