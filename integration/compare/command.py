@@ -154,7 +154,7 @@ def compare(
     config = loaded.config
     workloads = split_lists("--workload", workload)
     if endpoints:
-        only_offline = {"--proposers": proposers, "--variant": variants, "--repeats": repeats}
+        only_offline: dict[str, Any] = {"--proposers": proposers, "--variant": variants, "--repeats": repeats}
         only_offline |= {"--html": html_file, "--baseline": baseline_file, "--journal": journal_file}
         _refuse(only_offline, "with --endpoint")
         _check_files({"--json": json_file})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from foredraft.integration.compare.online.client import OnlineRequest, Reply
@@ -54,7 +54,8 @@ def serve_block(send: Send, requests: Sequence[OnlineRequest], load: Load, seed:
     """
     started = time.perf_counter()
     with ThreadPoolExecutor(max_workers=load.concurrency) as pool:
-        futures, arrived = [], []
+        futures: list[Future[tuple[Reply, float]]] = []
+        arrived = []
         for wait in _waits(load, len(requests), seed):
             time.sleep(max(started + wait - time.perf_counter(), 0))
             arrived.append(time.perf_counter())
