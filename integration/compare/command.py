@@ -75,6 +75,12 @@ Repeats = Annotated[
 MinEffect = Annotated[
     float, typer.Option(min=0, max=1, metavar="SHARE", help="Differences below this are not called.")
 ]
+CheckLaw = Annotated[
+    bool,
+    typer.Option(
+        "--check-law", help="Above temperature 0: hold every token against the law it should be drawn from."
+    ),
+]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the result to this file.", metavar="FILE")
 ]
@@ -127,6 +133,7 @@ def compare(
     budget: Budget = DEFAULT_BUDGET_S,
     repeats: Repeats = None,
     min_effect: MinEffect = MIN_EFFECT,
+    check_law: CheckLaw = False,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
     baseline_file: BaselineFile = None,
@@ -143,7 +150,8 @@ def compare(
     --max-tokens says otherwise.
 
     At temperature 0 every output is compared with that of plain decoding;
-    above 0 where equal tokens are promised (float32, drafts not drawn).
+    above 0 where equal tokens are promised (float32, drafts not drawn), and
+    with --check-law every token is held against the law of the model.
 
     With --endpoint the servers behind the addresses are compared under load
     instead: they bring their own models, and only texts are compared.
@@ -154,7 +162,12 @@ def compare(
     config = loaded.config
     workloads = split_lists("--workload", workload)
     if endpoints:
-        only_offline: dict[str, Any] = {"--proposers": proposers, "--variant": variants, "--repeats": repeats}
+        only_offline: dict[str, Any] = {
+            "--proposers": proposers,
+            "--variant": variants,
+            "--repeats": repeats,
+            "--check-law": check_law,
+        }
         only_offline |= {"--html": html_file, "--baseline": baseline_file, "--journal": journal_file}
         _refuse(only_offline, "with --endpoint")
         _check_files({"--json": json_file})
@@ -187,6 +200,7 @@ def compare(
         repeats=repeats,
         budget_s=budget,
         min_effect=min_effect,
+        check_law=check_law,
         optional=optional,
     )
     request_params(config, config.sampling.temperature, seed=0)

@@ -43,6 +43,7 @@ class ComparePlan:
         repeats: how often each prompt is served; ``None`` = until the verdicts are clear.
         budget_s: seconds after which no further block begins.
         min_effect: differences below this share are not called.
+        check_law: whether sampled outputs are held against the target's law.
         optional: names in ``configs`` that are left out where they cannot be built.
     """
 
@@ -55,6 +56,7 @@ class ComparePlan:
     repeats: int | None = None
     budget_s: float = DEFAULT_BUDGET_S
     min_effect: float = MIN_EFFECT
+    check_law: bool = False
     optional: frozenset[str] = frozenset()
 
     @property

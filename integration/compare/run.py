@@ -13,6 +13,7 @@ from rich.console import Console
 
 from foredraft.integration.compare.offline.engines import build_bench
 from foredraft.integration.compare.offline.journal import Journal, measured_what
+from foredraft.integration.compare.offline.law_check import check_law_controls
 from foredraft.integration.compare.offline.measure import Bench, MeasuredBlock
 from foredraft.integration.compare.offline.progress import progress_line
 from foredraft.integration.compare.offline.prompts import Prompt, encode_prompts, load_workloads
@@ -52,6 +53,8 @@ def run(plan: ComparePlan, files: Files) -> Ended:
     Raises:
         UserError: something of the plan or the files cannot be used.
     """
+    if plan.check_law:
+        check_law_controls(plan.base.sampling)
     started_at, started = datetime.now(UTC), time.monotonic()
     before = read_result(files.baseline) if files.baseline else None
     workloads = load_workloads(plan.workloads, plan.limit, by_category=plan.by_category)

@@ -161,6 +161,7 @@ def make_row() -> Callable[..., ResultRow]:
             "proposer_faults": 0,
             "outputs_equal": True,
             "first_difference": None,
+            "law_p_value": None,
             "ideal_speedup": 2.0,
             "share_of_ideal": speedup / 2.0,
             "time_split": {"propose": 0.1, "forward": 0.6, "sample": 0.2, "rest": 0.1},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from foredraft.integration.compare.offline.law_check import LawChecker
 from foredraft.integration.compare.offline.measure import Bench
 from foredraft.integration.compare.offline.output_check import OutputChecker
 from foredraft.integration.compare.offline.prompts import Prompt
@@ -28,7 +29,8 @@ def build_bench(plan: ComparePlan, target: Target, prompts: Mapping[str, Sequenc
         max(engine.num_draft_tokens for engine in engines.values()),
         plan.base.engine.prefill_chunk_tokens,
     )
-    return Bench(plan.without(plan.configs.keys() - engines.keys()), engines, checker)
+    law_checker = LawChecker(engines[BASELINE].decoder, plan.base.engine.prefill_chunk_tokens)
+    return Bench(plan.without(plan.configs.keys() - engines.keys()), engines, checker, law_checker)
 
 
 def build_engines(

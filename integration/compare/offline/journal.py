@@ -34,6 +34,7 @@ def measured_what(
         "temperatures": list(plan.temperatures),
         "repeats": plan.repeats,
         "min_effect": plan.min_effect,
+        "check_law": plan.check_law,
         "seed": plan.seed,
         "environment": dict(environment),
     }

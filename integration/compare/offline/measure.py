@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.law_check import LawChecker
 from foredraft.integration.compare.offline.output_check import Difference, OutputChecker
 from foredraft.integration.compare.offline.prompts import CompareRequest
 from foredraft.integration.compare.plan import Cell, ComparePlan
@@ -33,6 +34,7 @@ class MeasuredBlock:
         runs: per configuration; the baseline, and those whose verdict was still open.
         differences: per configuration, one entry per request, ``None`` where the output equals the
             baseline's; ``None`` for the configuration where equal tokens are not promised.
+        places: per configuration, of each token in the target's law (see ``law_check``), where it is checked.
     """
 
     cell: Cell
@@ -40,6 +42,7 @@ class MeasuredBlock:
     prompt_ids: list[str]
     runs: dict[str, BlockRun]
     differences: dict[str, list[Difference | None] | None]
+    places: dict[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,13 @@ class Bench:
 
     Attributes:
         engines: one per configuration of the plan.
-        checker: for the outputs, over the baseline's decoder.
+        checker: for the outputs, over the baseline's decoder; so is ``law_checker``.
     """
 
     plan: ComparePlan
     engines: Mapping[str, EmbeddedEngine]
     checker: OutputChecker
+    law_checker: LawChecker
 
     def warm_up(self, requests: Sequence[CompareRequest], batch_size: int) -> None:
         """One short block each, so that what happens once per process or batch size is not measured."""
@@ -85,13 +89,23 @@ class Bench:
                     f"{requests[0].prompt.prompt_id!r}; there is nothing to compare"
                 )
         ordered = {name: runs[name] for name in self.plan.configs if name in runs}
+        checks_law = self.plan.check_law and cell.temperature > 0
         return MeasuredBlock(
             cell,
             number,
             [request.prompt.prompt_id for request in requests],
             ordered,
             {name: self._differences(name, cell, requests, runs) for name in ordered},
+            {name: self._places(requests, run) for name, run in ordered.items()} if checks_law else {},
         )
+
+    def _places(self, requests: Sequence[CompareRequest], run: BlockRun) -> list[float]:
+        pairs = zip(requests, run.outputs, strict=True)
+        return [
+            place
+            for request, output in pairs
+            for place in self.law_checker.places(request.prompt.token_ids, output, request.params)
+        ]
 
     def _differences(
         self, name: str, cell: Cell, requests: Sequence[CompareRequest], runs: Mapping[str, BlockRun]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foredraft.integration.compare.offline.law_check import ALARM
 from foredraft.integration.compare.report.markup import Markup, element
 from foredraft.integration.compare.results.model import Percentiles, ResultDocument, ResultRow
 
@@ -57,7 +58,7 @@ def _entry(name: str, text: str) -> tuple[Markup, Markup]:
 
 def _cells(row: ResultRow) -> list[Markup]:
     verdict_class = VERDICT_CLASSES.get(row.verdict or "", "")
-    output_class = "text bad" if row.outputs_equal is False else "text"
+    output_class = "text bad" if row.outputs_equal is False or _is_law_wrong(row) else "text"
     return [
         element("td", row.workload, class_="text"),
         element("td", str(row.batch_size)),
@@ -69,7 +70,7 @@ def _cells(row: ResultRow) -> list[Markup]:
         element("td", _number(row.speedup_low, "{:.2f}")),
         element("td", _number(row.speedup_high, "{:.2f}")),
         element("td", row.verdict or "baseline", class_=f"text {verdict_class}".strip()),
-        element("td", OUTPUT_WORDS[row.outputs_equal], class_=output_class),
+        element("td", _output_word(row), class_=output_class),
         element("td", _number(row.acceptance_rate, "{:.0%}")),
         element("td", f"{row.acceptance_length:.2f}"),
         element("td", str(row.drafted_tokens)),
@@ -81,6 +82,18 @@ def _cells(row: ResultRow) -> list[Markup]:
         element("td", f"{row.memory_bytes / 1e6:.1f}"),
         element("td", str(row.num_blocks)),
     ]
+
+
+def _output_word(row: ResultRow) -> str:
+    if _is_law_wrong(row):
+        return "law wrong"
+    if row.outputs_equal is None and row.law_p_value is not None:
+        return "law holds"
+    return OUTPUT_WORDS[row.outputs_equal]
+
+
+def _is_law_wrong(row: ResultRow) -> bool:
+    return row.law_p_value is not None and row.law_p_value < ALARM
 
 
 def _percentile_cells(seconds: Percentiles | None) -> list[Markup]:

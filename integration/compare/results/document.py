@@ -17,9 +17,10 @@ from foredraft.integration.compare.results.rows import overall_rows, result_rows
 from foredraft.integration.compare.statistics.looks import LOOKS
 
 NO_PREFIX_CACHE = "none: the embedded engine keeps nothing of a prompt after its request has ended"
-SAMPLED_OUTPUT = (
+LAW_UNCHECKED = (
     "equal tokens where they are promised (float32, point-mass drafts); elsewhere the law was not checked"
 )
+LAW_CHECKED = "equal tokens where they are promised (float32, point-mass drafts), and all tokens against the target's law"
 
 
 @dataclass(frozen=True)
@@ -74,5 +75,5 @@ def design(plan: ComparePlan, level: float) -> Design:
         repeats=plan.repeats,
         budget_s=None if is_fixed else plan.budget_s,
         prefix_cache=NO_PREFIX_CACHE,
-        sampled_output=SAMPLED_OUTPUT,
+        sampled_output=LAW_CHECKED if plan.check_law else LAW_UNCHECKED,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from foredraft.integration.compare.offline.law_check import ALARM, unevenness
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.open_pairs import speedup
 from foredraft.integration.compare.offline.output_check import Difference, OutputsEqual, judge
@@ -18,8 +19,7 @@ from foredraft.integration.compare.results.figures import (
 )
 from foredraft.integration.compare.results.model import FirstDifference, OverallRow, ResultRow
 from foredraft.integration.compare.statistics.estimate import RatioEstimate, combined
-from foredraft.integration.compare.statistics.intervals import Interval
-from foredraft.integration.compare.statistics.verdict import Verdict, speed_verdict
+from foredraft.integration.compare.statistics.verdict import speed_verdict
 from foredraft.integration.compare.variants import BASELINE
 
 
@@ -32,8 +32,9 @@ def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
     by_cell: dict[Cell, list[MeasuredBlock]] = {}
     for block in blocks:
         by_cell.setdefault(block.cell, []).append(block)
+    law = _law_p_values(blocks)
     return [
-        _row(name, cell, chosen, plan, level)
+        _row(name, cell, chosen, plan, level, law.get((name, cell.temperature)))
         for cell in sorted(by_cell, key=lambda cell: _place(cell, plan))
         for name in plan.configs
         if (chosen := [block for block in by_cell[cell] if name in block.runs])
@@ -60,8 +61,22 @@ def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
     )
 
 
+def _law_p_values(blocks: Sequence[MeasuredBlock]) -> dict[tuple[str, float], float | None]:
+    """Per configuration and temperature, over all cells: a fault in a few tokens needs many to be seen."""
+    places: dict[tuple[str, float], list[float]] = {}
+    for block in blocks:
+        for name, found in block.places.items():
+            places.setdefault((name, block.cell.temperature), []).extend(found)
+    return {key: unevenness(found) for key, found in places.items()}
+
+
 def _row(
-    name: str, cell: Cell, blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
+    name: str,
+    cell: Cell,
+    blocks: Sequence[MeasuredBlock],
+    plan: ComparePlan,
+    level: float,
+    law_p_value: float | None,
 ) -> ResultRow:
     runs = [block.runs[name] for block in blocks]
     plain = [block.runs[BASELINE] for block in blocks]
@@ -72,6 +87,8 @@ def _row(
     outputs_equal, first_difference = _outputs_equal(name, blocks)
     ratio = speedup(name, blocks)
     interval = ratio.interval(level) if name != BASELINE else (1.0, 1.0)
+    wrong = outputs_equal is False or (law_p_value is not None and law_p_value < ALARM)
+    speed = speed_verdict(interval, plan.min_effect)
     ideal = ideal_speedup(runs, plain) if name != BASELINE else None
     return ResultRow(
         config=name,
@@ -86,7 +103,7 @@ def _row(
         speedup_high=interval[1] if interval else None,
         standard_error=ratio.standard_error,
         freedom=ratio.freedom,
-        verdict=_verdict(name, interval, outputs_equal, plan.min_effect),
+        verdict=None if name == BASELINE else "output differs" if wrong else speed,
         time_to_first_token_s=first_token_times(runs),
         time_per_output_token_s=per_token_times(runs),
         acceptance_rate=accepted / drafted if drafted else None,
@@ -99,6 +116,7 @@ def _row(
         proposer_faults=sum(run.num_proposer_faults for run in runs),
         outputs_equal=outputs_equal,
         first_difference=first_difference,
+        law_p_value=law_p_value,
         ideal_speedup=ideal,
         share_of_ideal=ratio.ratio / ideal if ideal else None,
         time_split=time_split(runs),
@@ -107,15 +125,6 @@ def _row(
         num_blocks=len(blocks),
         seconds=seconds,
     )
-
-
-def _verdict(
-    name: str, interval: Interval | None, outputs_equal: OutputsEqual | None, min_effect: float
-) -> Verdict | None:
-    """What is fast and wrong is reported as wrong."""
-    if name == BASELINE:
-        return None
-    return "output differs" if outputs_equal is False else speed_verdict(interval, min_effect)
 
 
 def _outputs_equal(

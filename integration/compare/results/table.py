@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from foredraft.integration.compare.offline.law_check import ALARM
 from foredraft.integration.compare.results.model import OverallRow, ResultDocument, ResultRow, Speedup
 from foredraft.integration.compare.results.provenance import run_label
 from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
@@ -92,8 +93,16 @@ def _cells(row: ResultRow) -> list[Text]:
         *_speedup_cells(row),
         Text(rate),
         Text(f"{row.acceptance_length:.2f}"),
-        _OUTPUT_WORDS[row.outputs_equal],
+        _output_cell(row),
     ]
+
+
+def _output_cell(row: ResultRow) -> Text:
+    if row.law_p_value is None:
+        return _OUTPUT_WORDS[row.outputs_equal]
+    if row.law_p_value < ALARM:
+        return Text("LAW WRONG", style="bold red")
+    return Text("law holds", style="green") if row.outputs_equal is None else _OUTPUT_WORDS[row.outputs_equal]
 
 
 def _overall_table(rows: Sequence[OverallRow]) -> Table:
@@ -137,7 +146,9 @@ def _notes(row: ResultRow) -> list[str]:
         found.append(
             f"{where}: prompt {first.prompt_id} differs at output token {first.position}: {measured}"
         )
-    if row.outputs_equal is None:
+    if row.law_p_value is not None and row.law_p_value < ALARM:
+        found.append(f"{where}: the tokens are not drawn from the model's law (p = {row.law_p_value:.1g})")
+    if row.outputs_equal is None and row.law_p_value is None:
         found.append(f"{where}: law not checked, only the speed was compared")
     if row.config != BASELINE and row.num_blocks < MIN_BLOCKS:
         blocks = "one block" if row.num_blocks == 1 else f"{row.num_blocks} blocks"

@@ -13,6 +13,7 @@ from foredraft.integration.compare.offline import measure as measure_module
 from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
+from foredraft.integration.compare.offline.law_check import ALARM
 from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
 from foredraft.integration.compare.offline.progress import progress_line
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
@@ -293,3 +294,24 @@ def test_where_equal_tokens_are_promised(
     proposer: str, temperature: float, dtype: torch.dtype, promised: bool
 ) -> None:
     assert promises_equal_tokens(Config(proposer=proposer), temperature, dtype) is promised
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+def test_sampled_outputs_are_held_against_the_law(
+    make_plan: MakePlan,
+    toy_target: Target,
+    toy_prompts: Prompts,
+    monkeypatch: pytest.MonkeyPatch,
+    is_faulty: bool,
+) -> None:
+    """Drafts at temperature 1 that are all believed: no token is promised, the law tells."""
+    if is_faulty:
+        monkeypatch.setattr(engine_module, "verify", accept_everything)
+    plan = make_plan(temperatures=(1.0,), max_tokens=40, repeats=4, check_law=True)
+    blocks = blocks_of(plan, toy_target, toy_prompts)
+    none, ngram = result_rows(blocks, plan, level=0.95)
+    assert none.law_p_value is not None
+    assert ngram.law_p_value is not None
+    assert (ngram.law_p_value < ALARM) == is_faulty
+    assert (ngram.verdict == "output differs") == is_faulty
+    assert all(len(found) == 40 for block in blocks for found in block.places.values())
