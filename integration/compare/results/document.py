@@ -20,7 +20,10 @@ NO_PREFIX_CACHE = "none: the embedded engine keeps nothing of a prompt after its
 LAW_UNCHECKED = (
     "equal tokens where they are promised (float32, point-mass drafts); elsewhere the law was not checked"
 )
-LAW_CHECKED = "equal tokens where they are promised (float32, point-mass drafts), and all tokens against the target's law"
+LAW_CHECKED = (
+    "equal tokens where they are promised (float32, point-mass drafts), and every token against the law of "
+    "the model"
+)
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,8 @@ class ResultRow(Speedup):
     first_difference: FirstDifference | None
     """Where the outputs part; null where they do not."""
     law_p_value: float | None
-    """How likely sampled tokens this far from the target's law are, over all cells of the configuration at this
-    temperature; null where it was not checked."""
+    """How likely sampled tokens this far from the target's law are, over all cells of the configuration at
+    this temperature; null where it was not checked."""
     ideal_speedup: float | None
     """Speedup of the decoding steps if, at this acceptance, drafting and the target pass were all that costs:
     tokens per step over (T_verify + T_draft) / T_1 (Leviathan et al., 2023); null for the baseline."""
