@@ -18,9 +18,10 @@ demo: setup
 	@echo "== 1. One prompt, drafts from the prompt itself (default dtype)"
 	$(BIN)/foredraft generate --file docs/demo_prompt.txt --max-tokens 96
 	@echo; echo "== 2. IDENTITY, float32: the same tokens with and without speculation"
-	$(BIN)/foredraft compare --dtype float32 --workload copy_heavy,chat --limit 3 --batch-sizes 1 --max-tokens 48
+	$(BIN)/foredraft compare --dtype float32 --workload copy_heavy,chat --limit 3 --repeats 1 --proposers ngram --batch-sizes 1 --max-tokens 48
 	@echo; echo "== 3. SPEED, default dtype of this machine: tokens/s against plain decoding in the same run"
-	$(BIN)/foredraft compare --workload copy_heavy,summarize_quotes,chat --limit 4 --batch-sizes 1 --max-tokens 96
+	$(BIN)/foredraft compare --workload copy_heavy,summarize_quotes,chat --limit 4 --repeats 2 --proposers ngram \
+		--batch-sizes 1 --max-tokens 96
 
 test: setup
 	$(BIN)/python -m pytest -m "not slow"
@@ -47,11 +48,18 @@ bench: setup
 	$(BIN)/python benchmarks/plain_speed.py --batch 8
 	$(BIN)/python benchmarks/ngram_speed.py --workload copy_heavy
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ngram_propose.py
+	$(BIN)/python benchmarks/draft_cost.py
+	$(BIN)/python benchmarks/draft_speed.py --draft-tokens 1,2,3
+	$(BIN)/python benchmarks/draft_cost.py --proposer early_exit
+	$(BIN)/python benchmarks/draft_speed.py --proposer early_exit --draft-tokens 1,2,3
+	$(BIN)/python benchmarks/draft_rules.py
 	$(BIN)/python benchmarks/verifier.py
 	$(BIN)/python benchmarks/bookkeeping.py
 
 identity: setup
 	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA)
+	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --proposer draft --draft-tokens 2
+	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --proposer early_exit --draft-tokens 2
 	$(BIN)/python benchmarks/identity.py --workload $(SHARED_DATA) --limit 60 --temperature 1 --top-p 0.9 --draft-tokens 3,8
 
 gpu-check:

@@ -4,6 +4,7 @@ Real engine, real prompts; a place counts only behind accepted ones. ``--tempera
 
     python benchmarks/draft_acceptance.py --workload FILE.jsonl --categories writing,roleplay,qa
     python benchmarks/draft_acceptance.py --workload chat --draft DRAFT --temperature 1 --max-tokens 128
+    python benchmarks/draft_acceptance.py --workload chat --proposer early_exit
 
 Prints a table, and one line of JSON last.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 
+from drafting_options import add_drafting_options, drafting_values
 from paired import print_json
 
 from foredraft.integration.align.counts import AcceptanceCounts
@@ -28,8 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--draft", help="draft model; default the one that comes with the model")
+    add_drafting_options(parser)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--workload", default="chat", help="a built-in workload or a JSONL file")
     parser.add_argument("--categories", help="comma list; default all")
@@ -40,11 +41,9 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.0)
     options = parser.parse_args()
     config = Config(
-        model=options.model,
+        **drafting_values(options),
         dtype=options.dtype,
-        proposer="draft",
         num_draft_tokens=options.draft_tokens,
-        draft={"model": options.draft},
         engine={"max_num_seqs": options.batch, "max_model_len": 4096},
     )
     target = load_target(config)

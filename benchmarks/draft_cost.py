@@ -6,6 +6,7 @@ Given are the medians of the ratios within a block and their 95 % intervals. Cac
 
     python benchmarks/draft_cost.py
     python benchmarks/draft_cost.py --draft DRAFT --batch-sizes 1 --temperature 1
+    python benchmarks/draft_cost.py --proposer early_exit
 
 Prints a table, and one line of JSON last.
 """
@@ -17,14 +18,15 @@ import time
 from collections.abc import Callable
 
 import torch
+from drafting_options import add_drafting_options, drafting_values
 from paired import interleaved, median_interval, print_json, shown
 
-from foredraft.integration.config import Config
-from foredraft.integration.embedded.build import Target, load_target
-from foredraft.integration.embedded.decoder import SlotDecoder
-from foredraft.integration.embedded.draft_loading import LoadedDraft, load_draft
+from foredraft.integration.config import Config, replaced
+from foredraft.integration.embedded.build import Target, build_engine, load_target
 from foredraft.proposers import Tokens
+from foredraft.proposers.draft_model import DraftModelProposer
 from foredraft.proposers.drafting import DraftingRows, draft_tokens
+from foredraft.proposers.early_exit import EarlyExitProposer
 from foredraft.verifier import SamplingBatch
 
 STEPS = 4
@@ -34,23 +36,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--draft", help="draft model; default the one that comes with the model")
+    add_drafting_options(parser)
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--context", type=int, default=256, help="tokens already in the caches")
     parser.add_argument("--batch-sizes", default="1,8")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--blocks", type=int, default=40)
     options = parser.parse_args()
-    config = Config(
-        model=options.model, dtype=options.dtype, proposer="draft", draft={"model": options.draft}
-    )
+    config = Config(**drafting_values(options), dtype=options.dtype)
     target = load_target(config)
-    draft = load_draft(config, target)
     results = {}
     for batch_size in map(int, options.batch_sizes.split(",")):
         seconds = interleaved(
-            sides(target, draft, batch_size, options.context, options.temperature), options.blocks
+            sides(config, target, batch_size, options.context, options.temperature), options.blocks
         )
         results[batch_size] = report(batch_size, seconds)
     print_json("draft_cost", vars(options), results)
@@ -77,33 +75,38 @@ def report(batch_size: int, seconds: dict[str, list[float]]) -> dict[str, dict[s
 
 
 def sides(
-    target: Target, draft: LoadedDraft, batch_size: int, context: int, temperature: float
+    config: Config, target: Target, batch_size: int, context: int, temperature: float
 ) -> dict[str, Callable[[int], float]]:
-    capacity = context + STEPS + 2
-    big = SlotDecoder(target.prepared, batch_size, capacity, target.max_len, target.vocab_size)
-    small = SlotDecoder(draft.prepared, batch_size, capacity, draft.max_len, draft.vocab_size)
+    sizes = {"max_num_seqs": batch_size, "max_model_len": context + STEPS + 2}
+    plain, drafting = (
+        build_engine(replaced(config, proposer=proposer, engine=sizes), target)
+        for proposer in ("none", config.proposer)
+    )
     rows = list(range(batch_size))
-    generator = torch.Generator().manual_seed(0)
-    vocab_size = min(draft.vocab_size, target.vocab_size)
-    prompt = torch.randint(0, vocab_size, (batch_size * context,), generator=generator).to(big.device)
-    read = Tokens(prompt, rows, [0] * batch_size, [context] * batch_size)
-    states = big.forward(read)
-    small.forward(read, states=states.to(small.device) if draft.reads_states else None)
-    newest = Tokens(prompt[:batch_size], rows, [context] * batch_size, [1] * batch_size)
+    ids = torch.randint(0, 4096, (batch_size * context,), generator=torch.Generator().manual_seed(0))
+    read = Tokens(ids.to(target.device), rows, [0] * batch_size, [context] * batch_size)
+    newest = Tokens(read.token_ids[:batch_size], rows, [context] * batch_size, [1] * batch_size)
+    plain.decoder.forward(read)
+    states = drafting.decoder.forward(read)
+    drafter = drafting.proposer
+    assert isinstance(drafter, DraftModelProposer | EarlyExitProposer)
+    small, reads_states = drafter.decoder, drafter.needs_hidden_states
+    if isinstance(drafter, DraftModelProposer):
+        small.forward(read, states=states.to(small.device) if reads_states else None)
+    own = states[:batch_size].to(small.device) if reads_states else None
     sampling = sampling_of(batch_size, context, temperature, small.device)
 
     def target_pass() -> None:
-        big.head(big.forward(newest)).argmax(-1).tolist()
+        plain.decoder.head(plain.decoder.forward(newest)).argmax(-1).tolist()
 
-    def drafting(count: int) -> None:
-        own = states[:batch_size].to(small.device) if draft.reads_states else None
+    def draft(count: int) -> None:
         wanted = DraftingRows(newest, own, [count] * batch_size, sampling)
-        draft_tokens(small, draft.head_ids, wanted).token_ids.tolist()
+        draft_tokens(small, drafter.head_ids, wanted).token_ids.tolist()
 
     def timed(call: Callable[[], None]) -> Callable[[int], float]:
         def run(_block: int) -> float:
             for row in rows:
-                big.truncate(row, context)
+                plain.decoder.truncate(row, context)
                 small.truncate(row, context)
             began = time.perf_counter()
             call()
@@ -114,8 +117,8 @@ def sides(
 
     return {
         "target": timed(target_pass),
-        "draft 1": timed(lambda: drafting(1)),
-        f"draft {STEPS + 1}": timed(lambda: drafting(STEPS + 1)),
+        "draft 1": timed(lambda: draft(1)),
+        f"draft {STEPS + 1}": timed(lambda: draft(STEPS + 1)),
     }
 
 

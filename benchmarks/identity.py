@@ -17,6 +17,7 @@ import argparse
 import sys
 import time
 
+from drafting_options import DRAFTING_PROPOSERS, add_drafting_options, drafting_values
 from paired import print_json
 from prompts import chat_ids
 
@@ -30,10 +31,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--workload", required=True)
-    parser.add_argument("--model", default="smollm2-135m")
+    add_drafting_options(parser, ("ngram", *DRAFTING_PROPOSERS))
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--proposer", default="ngram")
-    parser.add_argument("--draft", help="draft model of --proposer draft; default the one of the model")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--batch-sizes", default="8,1")
@@ -56,11 +55,7 @@ def main() -> None:
     results = []
     for num_draft_tokens in map(int, options.draft_tokens.split(",")):
         for batch_size in batch_sizes:
-            config = Config(
-                proposer=options.proposer,
-                num_draft_tokens=num_draft_tokens,
-                draft={"model": options.draft},
-            )
+            config = Config(**drafting_values(options), num_draft_tokens=num_draft_tokens)
             tokens = run(target, prompts, params, config, batch_size)
             equal = sum(ours == theirs for ours, theirs in zip(tokens, plain, strict=True))
             results.append(

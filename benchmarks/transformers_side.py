@@ -15,20 +15,20 @@ class TransformersSide:
 
     def __init__(self, model: str, dtype: torch.dtype, device: torch.device, **options: Any) -> None:
         loaded = load_model(model, dtype, device)
-        self._model, self._tokenizer, self._options = loaded.model, loaded.tokenizer, options
+        self.model, self._tokenizer, self._options = loaded.model, loaded.tokenizer, options
 
     def tokens_per_s(self, prompts: list[list[int]], max_tokens: int) -> float:
         """Generated tokens (up to each end of sequence) per second, prefill included; prompts padded left."""
         longest = max(map(len, prompts))
         pad = self._tokenizer.pad_token_id or 0
-        device = self._model.device
+        device = self.model.device
         ids = torch.tensor([[pad] * (longest - len(prompt)) + prompt for prompt in prompts], device=device)
         mask = torch.tensor(
             [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device
         )
         began = time.perf_counter()
         with torch.inference_mode():
-            output = self._model.generate(
+            output = self.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 max_new_tokens=max_tokens,

@@ -12,7 +12,7 @@ import typer
 
 from foredraft.integration.cli_explain import explain_decisions, lengths_summary
 from foredraft.integration.cli_options import with_config
-from foredraft.integration.config import Config, check_available
+from foredraft.integration.config import Config
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.engine import CompletionOutput, RequestOutput
 from foredraft.integration.errors import UserError
@@ -43,7 +43,6 @@ def generate(
 
     The text goes to stdout as it is written, the summary to stderr.
     """
-    check_available(loaded.config)
     text = _read_prompt(prompt, file)
     if raw and system is not None:
         raise UserError("--system: needs the chat template, so it cannot go with --raw")

@@ -31,7 +31,6 @@ def with_config(command: Callable[..., None]) -> Callable[..., None]:
 
         @with_config
         def generate(loaded: LoadedConfig, prompt: Annotated[str, typer.Argument(help="...")]) -> None:
-            check_available(loaded.config)
             import torch  # heavy imports go inside, so that --help stays quick
 
         app.command()(generate)  # in cli.py

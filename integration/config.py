@@ -22,7 +22,6 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import describe
 
 BUILTIN_PROPOSERS = ("none", "ngram", "draft", "early_exit")
-UNAVAILABLE_PROPOSERS = ("early_exit",)
 AUTO = "auto"
 MAX_DRAFT_TOKENS = 32
 PROPOSER_GROUP = "foredraft.proposers"
@@ -110,15 +109,9 @@ def allowed_proposers() -> tuple[str, ...]:
     return (*BUILTIN_PROPOSERS, *sorted(plugins))
 
 
-def check_available(config: Config) -> None:
-    """Refuse what can be configured but not yet built; nothing falls back to another proposer.
-
-    Raises:
-        UserError: the proposer has no implementation yet.
-    """
-    if config.proposer in UNAVAILABLE_PROPOSERS:
-        usable = ", ".join(name for name in allowed_proposers() if name not in UNAVAILABLE_PROPOSERS)
-        raise UserError(f"proposer: {config.proposer} is not available yet; use one of {usable}")
+def replaced(config: Config, **values: Any) -> Config:
+    """A copy with other values, validated like any configuration."""
+    return Config(**(config.model_dump() | values))
 
 
 def fixed_draft_tokens(config: Config) -> int | None:

@@ -16,6 +16,9 @@ DEVICE_PATTERN = r"^(auto|cpu|cuda(:[0-9]{1,3})?)$"
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+OWN_HEAD = "own"
+
+
 class NgramOptions(BaseModel):
     """`proposer: ngram`: drafts what followed the same words earlier in the text."""
 
@@ -83,9 +86,32 @@ class EarlyExitOptions(BaseModel):
 
     model_config = STRICT
 
-    exit_layer: int | None = Field(
-        default=None, ge=1, le=1000, description="draft after this many layers; null = chosen for the model"
+    head: str | None = Field(
+        default=None,
+        min_length=1,
+        description="what turns an early state into tokens: what `foredraft train exit` wrote, or own = the "
+        "model's own norm and head; null = the one that comes with foredraft for the built-in model",
     )
+    exit_layer: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="draft after this many layers; null = the layer that the trained head was made for",
+    )
+    min_confidence: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="stop drafting where the head gives its likeliest token less than this; 0 = never",
+    )
+
+    @model_validator(mode="after")
+    def _own_head_has_a_layer(self) -> EarlyExitOptions:
+        if self.head == OWN_HEAD and self.exit_layer is None:
+            raise ValueError(
+                f"exit_layer must be given with the head {OWN_HEAD!r}, 1 up to the model's number of layers"
+            )
+        return self
 
 
 class SamplingDefaults(SamplingParams):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from foredraft.proposers import Outcome
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -38,6 +41,14 @@ class SpeculationStats:
     num_drafted_tokens: int = 0
     num_accepted_tokens: int = 0
     num_emitted_tokens: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one draft, or one step without."""
+        self.num_steps += 1
+        self.num_drafts += outcome.num_drafted > 0
+        self.num_drafted_tokens += outcome.num_drafted
+        self.num_accepted_tokens += outcome.num_accepted
+        self.num_emitted_tokens += len(outcome.committed_ids)
 
     @property
     def acceptance_rate(self) -> float | None:

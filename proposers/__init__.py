@@ -8,11 +8,12 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
-from foredraft.proposers.decoder import Decoder, Tokens
+from foredraft.proposers.decoder import Decoder, DraftDecoder, Tokens
 
 __all__ = [
     "Decoder",
     "DraftContext",
+    "DraftDecoder",
     "Outcome",
     "Proposer",
     "ReleaseReason",
@@ -36,8 +37,18 @@ def _draft() -> type[Proposer]:
     return DraftModelProposer
 
 
+def _early_exit() -> type[Proposer]:
+    from foredraft.proposers.early_exit import EarlyExitProposer
+
+    return EarlyExitProposer
+
+
 # Each import happens when its proposer is chosen, so that what one of them needs is no burden on the others.
-_BUILT_IN: dict[str, Callable[[], type[Proposer]]] = {"ngram": _ngram, "draft": _draft}
+_BUILT_IN: dict[str, Callable[[], type[Proposer]]] = {
+    "ngram": _ngram,
+    "draft": _draft,
+    "early_exit": _early_exit,
+}
 
 
 def proposer_names() -> list[str]:

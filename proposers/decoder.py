@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +27,11 @@ class Tokens:
     query_lens: Sequence[int]
 
 
+def to_device(values: Sequence[Any], device: torch.device) -> Tensor:
+    """Numbers as an int64 tensor, without waiting for the device."""
+    return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)
+
+
 class HiddenStates(Protocol):
     """The target's last hidden states, after its final norm, of every committed token but the newest."""
 
@@ -38,8 +43,8 @@ class HiddenStates(Protocol):
         ...
 
 
-class Decoder(Protocol):
-    """A causal decoder over cache rows.
+class DraftDecoder(Protocol):
+    """What drafts token by token over cache rows: a small model, or the first layers of the target.
 
     Attributes:
         num_rows: cache rows.
@@ -47,29 +52,22 @@ class Decoder(Protocol):
         max_len: longest sequence the model itself can take.
         device: where its tensors live.
         vocab_size: it reads token ids below this.
-        hidden_states: the last hidden states of what it has read, ``None`` where they are not kept.
     """
 
     num_rows: int
     capacity: int
     max_len: int
     device: torch.device
-    num_layers: int
     vocab_size: int
-    hidden_states: HiddenStates | None
 
-    def forward(
-        self,
-        tokens: Tokens,
-        layers: tuple[int, int] | None = None,
-        hidden: Tensor | None = None,
-        states: Tensor | None = None,
-    ) -> Tensor:
-        """Run layers [a, b) (all, by default) and return the hidden states, [T, H].
+    def forward(self, tokens: Tokens, *, states: Tensor | None = None) -> Tensor:
+        """Read tokens and return the hidden states that ``head`` takes, [T, H].
 
         Keys and values are written into the rows in place, and each row's valid length becomes the end of
-        what was written. With ``hidden`` ([T, H], the output of layer a - 1) the embedding is skipped. The
-        last layer's output comes with the model's final norm applied: it is what ``head`` takes.
+        what was written.
+
+        Args:
+            states: [T, H], hidden states to read beside the tokens, for a draft that does.
 
         Raises:
             ValueError: a row would grow past ``capacity``, or starts beyond its valid length.
@@ -86,4 +84,29 @@ class Decoder(Protocol):
 
     def truncate(self, row: int, length: int) -> None:
         """Roll the row back to ``length`` positions. Sets a number; nothing is copied."""
+        ...
+
+
+class Decoder(DraftDecoder, Protocol):
+    """A whole causal decoder over cache rows, which can be run in parts.
+
+    Attributes:
+        hidden_states: the last hidden states of what it has read, ``None`` where they are not kept.
+    """
+
+    num_layers: int
+    hidden_states: HiddenStates | None
+
+    def forward(
+        self,
+        tokens: Tokens,
+        layers: tuple[int, int] | None = None,
+        hidden: Tensor | None = None,
+        states: Tensor | None = None,
+    ) -> Tensor:
+        """Run layers [a, b) (all, by default) and return the hidden states, [T, H].
+
+        As ``DraftDecoder.forward``. With ``hidden`` ([T, H], the output of layer a - 1) the embedding is
+        skipped. The last layer's output comes with the model's final norm applied: it is what ``head`` takes.
+        """
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foredraft.verifier import MIN_TEMPERATURE, Purpose, SamplingBatch, categorical, greedy_tokens
+from foredraft.verifier import MIN_TEMPERATURE, Purpose, SamplingBatch, categorical
 
 MAX_CANDIDATES = 256
 """A draft draws from this many of its likeliest tokens at most; what it leaves out, the target still finds.
@@ -45,7 +45,7 @@ def draw(logits: Tensor, head_ids: Tensor | None, sampling: SamplingBatch | None
         offset: place in the draft, 0 for its first token.
     """
     if sampling is None:
-        return Drawn(_tokens(greedy_tokens(logits), head_ids))
+        return Drawn(_tokens(logits.max(1).indices, head_ids))
     top, places = logits.float().topk(min(MAX_CANDIDATES, logits.shape[1]), sorted=True)
     weights = _weights(top, sampling)
     offsets = torch.full_like(sampling.block_starts, offset)

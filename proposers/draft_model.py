@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
-from foredraft.proposers.decoder import Decoder, Tokens
-from foredraft.proposers.drafting import DraftedRows, DraftingRows, draft_tokens, select_sampling
-from foredraft.verifier import MIN_TEMPERATURE, PADDING, Draft, DraftProbs, SamplingBatch
+from foredraft.proposers.base import DraftContext, Outcome, ReleaseReason
+from foredraft.proposers.batch_draft import batch_draft, sampling_of
+from foredraft.proposers.decoder import DraftDecoder, Tokens, to_device
+from foredraft.proposers.drafting import DraftingRows, draft_tokens
+from foredraft.proposers.token_by_token import TokenByTokenProposer
+from foredraft.verifier import Draft
 
 CATCH_UP_TOKENS = 512
 """Unread tokens of long backlogs (prompts, mostly) that are read per step, over all requests: drafting must
@@ -45,7 +46,7 @@ class _Plan:
     wanted: int
 
 
-class DraftModelProposer(Proposer):
+class DraftModelProposer(TokenByTokenProposer):
     """The classic draft: a small decoder with its own cache, one row per row of the target's.
 
     Each step it reads what was committed since it last looked (a whole prompt, the tokens of steps without
@@ -53,25 +54,18 @@ class DraftModelProposer(Proposer):
     draft's context go on without drafts.
 
     Args:
-        decoder: the small model. Its cache has a row for every row of the target's cache.
-        head_ids: see ``draft_tokens``.
-        reads_states: whether it reads the target's last hidden states.
-        min_confidence: see ``draft_tokens``.
+        decoder: the small model; the other arguments as for ``TokenByTokenProposer``.
     """
 
     def __init__(
         self,
-        decoder: Decoder,
+        decoder: DraftDecoder,
         head_ids: Tensor | None = None,
         *,
         reads_states: bool = False,
         min_confidence: float = 0.0,
     ) -> None:
-        self.decoder = decoder
-        self.needs_hidden_states = reads_states
-        self._head_ids = head_ids
-        self._min_confidence = min_confidence
-        self._limit = min(decoder.capacity, decoder.max_len)
+        super().__init__(decoder, head_ids, reads_states=reads_states, min_confidence=min_confidence)
         self._requests: dict[str, _Request] = {}
         self._owners: dict[int, _Request] = {}  # of each cache row, who wrote it last
 
@@ -83,15 +77,16 @@ class DraftModelProposer(Proposer):
         device = context.sampling.temperature.device
         if not drafting:
             return Draft.from_lists([[] for _ in context.request_ids], device)
+        places = [plan.place for plan in drafting]
         rows = DraftingRows(
             *self._unread(context, drafting),
             wanted=[plan.wanted for plan in drafting],
-            sampling=self._sampling(context.sampling, drafting),
+            sampling=sampling_of(context.sampling, places, self.decoder.device),
         )
-        drafted = draft_tokens(self.decoder, self._head_ids, rows, self._min_confidence)
+        drafted = draft_tokens(self.decoder, self.head_ids, rows, self._min_confidence)
         for plan in drafting:
             plan.request.read = plan.request.block_start = len(context.token_ids[plan.place])
-        return _draft(context, [plan.place for plan in drafting], drafted)
+        return batch_draft(context, places, drafted)
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Keep what was read while drafting and then accepted.
@@ -116,11 +111,12 @@ class DraftModelProposer(Proposer):
         budget = CATCH_UP_TOKENS
         for place, most in enumerate(context.max_draft_tokens):
             num_committed = len(context.token_ids[place])
-            # Of K tokens the last one is not read: positions up to num_committed + K - 2.
-            wanted = min(most, self._limit - num_committed + 1)
+            wanted = min(most, self._room(num_committed))
             if wanted <= 0:
                 continue
             request = self._request(context.request_ids[place], context.cache_rows[place], num_committed)
+            if max(context.token_ids[place][request.read :]) >= self.decoder.vocab_size:
+                continue  # a target may be padded to more tokens than the draft's embedding has
             backlog = num_committed - request.read
             if backlog > LONG_BACKLOG:
                 num_unread = min(backlog, budget)
@@ -129,7 +125,7 @@ class DraftModelProposer(Proposer):
                 num_unread = backlog
             if num_unread:
                 plans.append(_Plan(place, request, num_unread, wanted if num_unread == backlog else 0))
-        return [plan for plan in plans if self._can_read(context, plan)]
+        return plans
 
     def _request(self, request_id: str, row: int, num_committed: int) -> _Request:
         """The request's state, its row cut back to what is known to be committed."""
@@ -141,12 +137,6 @@ class DraftModelProposer(Proposer):
         self.decoder.truncate(row, min(request.read, self.decoder.valid_len(row)))
         return request
 
-    def _can_read(self, context: DraftContext, plan: _Plan) -> bool:
-        """Whether the draft's embedding has the tokens: a target may be padded to more than the draft."""
-        begin = plan.request.read
-        unread = context.token_ids[plan.place][begin : begin + plan.num_unread]
-        return max(unread) < self.decoder.vocab_size
-
     def _unread(self, context: DraftContext, plans: Sequence[_Plan]) -> tuple[Tokens, Tensor | None]:
         starts = [plan.request.read for plan in plans]
         counts = [plan.num_unread for plan in plans]
@@ -157,16 +147,12 @@ class DraftModelProposer(Proposer):
         ]
         device = self.decoder.device
         tokens = Tokens(
-            torch.tensor(token_ids, dtype=torch.int64).to(device, non_blocking=True),
+            to_device(token_ids, device),
             [plan.request.row for plan in plans],
             starts,
             counts,
         )
-        if not self.needs_hidden_states:
-            return tokens, None
-        assert context.hidden_states is not None, "this proposer reads the target's hidden states"
-        states = context.hidden_states.read(tokens.row_ids, [start - 1 for start in starts], counts)
-        return tokens, states.to(device)
+        return tokens, self._states(context, tokens)
 
     def _read_only(self, context: DraftContext, plans: Sequence[_Plan]) -> None:
         """Read a part of long backlogs."""
@@ -176,25 +162,3 @@ class DraftModelProposer(Proposer):
         self.decoder.forward(tokens, states=states)
         for plan in plans:
             plan.request.read += plan.num_unread
-
-    def _sampling(self, sampling: SamplingBatch, plans: Sequence[_Plan]) -> SamplingBatch | None:
-        places = torch.tensor([plan.place for plan in plans], device=sampling.temperature.device)
-        if bool((sampling.temperature[places] < MIN_TEMPERATURE).all()):
-            return None
-        return select_sampling(sampling, places, self.decoder.device)
-
-
-def _draft(context: DraftContext, places: Sequence[int], drafted: DraftedRows) -> Draft:
-    """The draft of the whole batch, on its device: rows that drew with their laws, all else point masses."""
-    temperature = context.sampling.temperature
-    device, num_rows = temperature.device, len(context.request_ids)
-    where = torch.tensor(places, device=device)
-    token_ids = torch.full((num_rows, drafted.token_ids.shape[1]), PADDING, device=device)
-    token_ids[where] = drafted.token_ids.to(device)
-    lengths = torch.zeros(num_rows, dtype=torch.int64, device=device)
-    lengths[where] = drafted.lengths.to(device)
-    if drafted.probs is None or drafted.support_ids is None:
-        return Draft(token_ids, lengths)
-    drew = (temperature[where] >= MIN_TEMPERATURE).nonzero().squeeze(1)
-    probs = DraftProbs(where[drew], drafted.probs.to(device)[drew], drafted.support_ids.to(device)[drew])
-    return Draft(token_ids, lengths, probs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from foredraft.proposers.decoder import Decoder, Tokens
+from foredraft.proposers.decoder import DraftDecoder, Tokens, to_device
 from foredraft.proposers.draft_law import Drawn, confidence, draw
 from foredraft.verifier import PADDING, SamplingBatch
 
@@ -56,7 +56,7 @@ class _Step:
 
 
 def draft_tokens(
-    decoder: Decoder, head_ids: Tensor | None, rows: DraftingRows, min_confidence: float = 0.0
+    decoder: DraftDecoder, head_ids: Tensor | None, rows: DraftingRows, min_confidence: float = 0.0
 ) -> DraftedRows:
     """Read the unread tokens, then draft one token after the other.
 
@@ -70,7 +70,7 @@ def draft_tokens(
     """
     live, sampling = list(range(len(rows.wanted))), rows.sampling
     hidden = decoder.forward(rows.tokens, states=rows.states)
-    hidden = hidden[_on(hidden.device, _last_places(rows.tokens.query_lens))]
+    hidden = hidden[to_device(_last_places(rows.tokens.query_lens), hidden.device)]
     ends = [start + count for start, count in zip(rows.tokens.starts, rows.tokens.query_lens, strict=True)]
     tokens = Tokens(rows.tokens.token_ids, rows.tokens.row_ids, ends, [1] * len(live))
     steps: list[_Step] = []
@@ -86,7 +86,7 @@ def draft_tokens(
             break
         if len(staying) < len(live):
             live = [live[place] for place in staying]
-            places = _on(hidden.device, staying)
+            places = to_device(staying, hidden.device)
             hidden, tokens = hidden[places], _select_tokens(tokens, staying, places)
             sampling = None if sampling is None else select_sampling(sampling, places, hidden.device)
         hidden = decoder.forward(tokens, states=None if rows.states is None else hidden)
@@ -142,7 +142,7 @@ def _spread(step: _Step, values: Tensor | None, num_rows: int, fill: float) -> T
     if len(step.rows) == num_rows:
         return values
     spread = values.new_full((num_rows, *values.shape[1:]), fill)
-    return spread.index_copy_(0, _on(values.device, step.rows), values)
+    return spread.index_copy_(0, to_device(step.rows, values.device), values)
 
 
 def _select_tokens(tokens: Tokens, staying: list[int], places: Tensor) -> Tokens:
@@ -160,7 +160,3 @@ def _last_places(query_lens: Sequence[int]) -> list[int]:
         end += count
         places.append(end - 1)
     return places
-
-
-def _on(device: torch.device, values: Sequence[int]) -> Tensor:
-    return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)

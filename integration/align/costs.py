@@ -21,6 +21,9 @@ MIN_ROUNDS = 3
 """Measured even when time is over: one disturbed round must not decide."""
 
 MAX_ROUNDS = 25
+MAX_MISSES = 50
+"""Steps in which less was drafted than asked for, before giving up: such a proposer has no cost per token."""
+
 SETTLING_STEPS = 8
 """Steps at most that a batch is given after its prompts, in which a draft model reads them too."""
 
@@ -77,7 +80,8 @@ def measure_costs(
         seconds: no round begins later, except the first ``MIN_ROUNDS``.
 
     Returns:
-        ``None`` where the engine has no proposer, or not enough room after the prompts.
+        ``None`` where the engine has no proposer, not enough room after the prompts, or drafts that are
+        mostly shorter than asked for.
     """
     if engine.proposer is None:
         return None
@@ -164,6 +168,7 @@ class _Rotation(DraftLengthController):
         self._batch_size = batch_size
         self._round: list[_StepTimes] = []
         self._rounds: list[list[_StepTimes]] = []
+        self._num_misses = 0
 
     @property
     def num_rounds(self) -> int:
@@ -177,6 +182,8 @@ class _Rotation(DraftLengthController):
 
     def wanted(self, deadline: float) -> bool:
         """Whether more rounds are needed, or possible; a round that has begun is finished."""
+        if self._num_misses > MAX_MISSES:
+            return False
         if self._round or self.num_rounds < MIN_ROUNDS:
             return True
         return self.num_rounds < MAX_ROUNDS and time.monotonic() < deadline
@@ -188,6 +195,9 @@ class _Rotation(DraftLengthController):
     def observe(self, report: StepReport) -> None:
         outcomes = report.outcomes
         if self.out_of_room or len(outcomes) < self._batch_size:
+            return
+        if any(outcome.num_drafted != len(self._round) for outcome in outcomes):
+            self._num_misses += 1  # what such a step took is the cost of nothing we ask about
             return
         draft_s = report.propose_s if self._round else 0.0
         self._round.append(_StepTimes(report.target_s, draft_s, report.step_s, outcomes[0].block_start))

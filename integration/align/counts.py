@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from foredraft.integration.engine import SpeculationStats
 from foredraft.proposers import Outcome
 
 Z_95 = 1.959964
 
 
 @dataclass
-class AcceptanceCounts:
+class AcceptanceCounts(SpeculationStats):
     """Counts of some prompts. Rates are ``None`` while there is nothing to divide by.
 
     Attributes:
@@ -23,19 +24,12 @@ class AcceptanceCounts:
     """
 
     num_prompts: int = 0
-    num_steps: int = 0
-    num_emitted_tokens: int = 0
-    num_drafted_tokens: int = 0
-    num_accepted_tokens: int = 0
     judged_per_position: list[int] = field(default_factory=list)
     accepted_per_position: list[int] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count one draft, or one step without."""
-        self.num_steps += 1
-        self.num_emitted_tokens += len(outcome.committed_ids)
-        self.num_drafted_tokens += outcome.num_drafted
-        self.num_accepted_tokens += outcome.num_accepted
+        super().add(outcome)
         # Where the request ended inside the draft, nothing is known about the token after the accepted ones.
         rejected_one = len(outcome.committed_ids) > outcome.num_accepted < outcome.num_verified
         self._count(outcome.num_accepted + rejected_one, outcome.num_accepted)
@@ -43,11 +37,12 @@ class AcceptanceCounts:
     def merged(self, other: AcceptanceCounts) -> AcceptanceCounts:
         """Both together."""
         both = AcceptanceCounts(
-            self.num_prompts + other.num_prompts,
-            self.num_steps + other.num_steps,
-            self.num_emitted_tokens + other.num_emitted_tokens,
-            self.num_drafted_tokens + other.num_drafted_tokens,
-            self.num_accepted_tokens + other.num_accepted_tokens,
+            num_steps=self.num_steps + other.num_steps,
+            num_drafts=self.num_drafts + other.num_drafts,
+            num_drafted_tokens=self.num_drafted_tokens + other.num_drafted_tokens,
+            num_accepted_tokens=self.num_accepted_tokens + other.num_accepted_tokens,
+            num_emitted_tokens=self.num_emitted_tokens + other.num_emitted_tokens,
+            num_prompts=self.num_prompts + other.num_prompts,
         )
         for counts in (self, other):
             pairs = zip(counts.judged_per_position, counts.accepted_per_position, strict=True)
@@ -56,16 +51,6 @@ class AcceptanceCounts:
                 both.judged_per_position[position] += judged
                 both.accepted_per_position[position] += accepted
         return both
-
-    @property
-    def acceptance_rate(self) -> float | None:
-        """accepted / drafted, as really drafted; the bonus token does not count."""
-        return self.num_accepted_tokens / self.num_drafted_tokens if self.num_drafted_tokens else None
-
-    @property
-    def acceptance_length(self) -> float | None:
-        """Tokens per target pass of a request, the recovered or bonus one included."""
-        return self.num_emitted_tokens / self.num_steps if self.num_steps else None
 
     @property
     def position_acceptance(self) -> list[float | None]:

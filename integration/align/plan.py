@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
 
-from foredraft.integration.compare.plan import replaced
-from foredraft.integration.config import Config, check_available, fixed_draft_tokens
+from foredraft.integration.config import Config, fixed_draft_tokens, replaced
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
@@ -61,14 +60,12 @@ def align_config(loaded: LoadedConfig, draft_tokens: int | None) -> Config:
     if proposer == "none":
         raise UserError("proposer: none drafts nothing, so there is nothing to measure (default: draft)")
     tokens = ALIGN_TOKENS if origins["sampling.max_tokens"] == "default" else config.sampling.max_tokens
-    chosen = replaced(
+    return replaced(
         config,
         proposer=proposer,
         num_draft_tokens=draft_tokens or fixed_draft_tokens(config) or DRAFT_TOKENS,
         sampling=config.sampling.model_dump() | {"max_tokens": tokens},
     )
-    check_available(chosen)
-    return chosen
 
 
 def load_prompts(plan: AlignPlan) -> list[tuple[str, WorkloadPrompt]]:

@@ -9,7 +9,7 @@ from foredraft.integration.align.costs import Costs
 MIN_GAIN = 1.02
 """Below this a predicted speedup is within what the measured times are off by."""
 
-MIN_DRAFTED_SHARE = 0.9
+MIN_DRAFTED_SHARE = 0.75
 """The prediction takes every draft to be as long as allowed; below this share it would be too high."""
 
 

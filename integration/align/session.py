@@ -14,7 +14,7 @@ from foredraft.integration.align.costs import Costs, measure_costs
 from foredraft.integration.align.measure import Acceptance, AlignPrompt, watch_acceptance
 from foredraft.integration.align.plan import AlignPlan
 from foredraft.integration.align.result import AlignResult
-from foredraft.integration.compare.plan import replaced
+from foredraft.integration.config import replaced
 from foredraft.integration.embedded.build import Target, build_engine
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.errors import UserError

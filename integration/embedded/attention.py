@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from foredraft.integration.embedded.slot_cache import SlotCache
-from foredraft.proposers.decoder import Tokens
+from foredraft.proposers.decoder import Tokens, to_device
 
 LONG_QUERY = 64
 """Queries above this many tokens are prefill chunks. Drafts stay far below."""
@@ -44,7 +43,6 @@ class Layout:
 
     Attributes:
         positions: [T].
-        places: [T], slot * capacity + position.
         flat_index: [T * kv heads], where keys and values are written.
         gather: [P] token of each padded query, group after group; ``None`` when that is 0..T-1.
         scatter: [T] padded query of each token; ``None`` likewise.
@@ -52,7 +50,6 @@ class Layout:
 
     cache: SlotCache
     positions: Tensor
-    places: Tensor
     flat_index: Tensor
     groups: list[Group]
     gather: Tensor | None
@@ -71,7 +68,6 @@ class Layout:
         return replace(
             self,
             positions=self.positions + 1,
-            places=self.places + 1,
             flat_index=self.flat_index + 1,
             groups=groups,
             masks={},
@@ -114,17 +110,11 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
     return Layout(
         cache=cache,
         positions=token_positions,
-        places=token_slots * cache.capacity + token_positions,
         flat_index=cache.flat_index(token_slots, token_positions),
         groups=groups,
         gather=None if in_order else to_device(gather, device),
         scatter=None if in_order else to_device(scatter, device),
     )
-
-
-def to_device(values: Sequence[Any], device: torch.device) -> Tensor:
-    """An int64 tensor, without waiting for the device."""
-    return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def _adjacent_rows(slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> list[list[int]]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from foredraft.integration.config import AUTO, Config, check_available, fixed_draft_tokens
+from foredraft.integration.config import AUTO, Config, fixed_draft_tokens
 from foredraft.integration.embedded.calibration import pass_seconds
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.draft_loading import LoadedDraft, load_draft
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.embedded.exit_decoder import ExitDecoder
+from foredraft.integration.embedded.exit_loading import LoadedExit, load_exit
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory, plan_memory, workspace_bytes
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
-from foredraft.proposers import Proposer, create_proposer
-from foredraft.proposers.draft_model import DraftModelProposer
+from foredraft.proposers import DraftDecoder, Proposer, create_proposer
+from foredraft.proposers.token_by_token import TokenByTokenProposer
 from foredraft.scheduler import AdaptiveDraftLength, DraftLengthController, FixedDraftLength
 
 __all__ = ["Target", "build_engine", "load_target"]
@@ -27,6 +29,9 @@ AUTO_DRAFT_TOKENS = 16
 AUTO_MODEL_DRAFT_TOKENS = 8
 """The most that ``num_draft_tokens: auto`` chooses; the second where every token drafted costs a pass."""
 
+EXIT_STATES = 64
+"""Positions of a row whose states are kept for an exit head. It reads the newest one; passes verify less."""
+
 
 def build_engine(config: Config, target: Target) -> EmbeddedEngine:
     """An engine with its own cache and proposer.
@@ -35,21 +40,25 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
         UserError: the proposer is not available, its model does not fit the target, or memory does not
             suffice.
     """
-    check_available(config)
     draft = load_draft(config, target) if config.proposer == "draft" else None
-    num_draft_tokens = _num_draft_tokens(config, draft)
-    plan = plan_memory(config.engine, _bytes_per_position(target, draft), target.max_len)
-    workspace = workspace_bytes(plan.num_rows, num_draft_tokens, target.vocab_size, drawn=draft is not None)
-    check_free_memory(plan.num_bytes + workspace, target.device)
-    proposer = _proposer(config, draft, plan)
+    early_exit = load_exit(config.early_exit, target) if config.proposer == "early_exit" else None
+    trained = draft or early_exit
+    num_draft_tokens = _num_draft_tokens(config, trained)
+    plan = plan_memory(config.engine, _bytes_per_position(target, draft, early_exit), target.max_len)
+    workspace = workspace_bytes(plan.num_rows, num_draft_tokens, target.vocab_size, drawn=trained is not None)
+    kept_states = _kept_states(draft, early_exit, plan)
+    states = 0 if draft else plan.num_rows * kept_states * _state_bytes(target)  # a draft's are in the plan
+    check_free_memory(plan.num_bytes + workspace + states, target.device)
     decoder = SlotDecoder(
         target.prepared,
         plan.num_rows,
         plan.capacity,
         target.max_len,
         target.vocab_size,
-        keep_states=proposer is not None and proposer.needs_hidden_states,
+        keep_states=kept_states,
+        exit_head=early_exit.trained_head if early_exit else None,
     )
+    proposer = create_proposer(config.proposer, _proposer_options(config, decoder, draft, early_exit))
     return EmbeddedEngine(
         decoder,
         proposer,
@@ -62,11 +71,11 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
     )
 
 
-def _num_draft_tokens(config: Config, draft: LoadedDraft | None) -> int:
+def _num_draft_tokens(config: Config, trained: LoadedDraft | LoadedExit | None) -> int:
     """Tokens drafted per step at most."""
     if config.num_draft_tokens == AUTO:
-        return AUTO_MODEL_DRAFT_TOKENS if draft else AUTO_DRAFT_TOKENS
-    return fixed_draft_tokens(config) or (draft.num_draft_tokens if draft else DRAFT_TOKENS)
+        return AUTO_MODEL_DRAFT_TOKENS if trained else AUTO_DRAFT_TOKENS
+    return fixed_draft_tokens(config) or (trained.num_draft_tokens if trained else DRAFT_TOKENS)
 
 
 def _controller(
@@ -78,42 +87,60 @@ def _controller(
         return AdaptiveDraftLength(num_draft_tokens)
     name = f"{target.fingerprint} {target.dtype} {config.engine.forward}"
     draft_step_s = 0.0
-    if isinstance(proposer, DraftModelProposer) and not proposer.needs_hidden_states:
+    if isinstance(proposer, TokenByTokenProposer) and not proposer.needs_hidden_states:
         draft_step_s = pass_seconds(proposer.decoder, f"draft {config.draft.model} of {name}")[1]
     return AdaptiveDraftLength(num_draft_tokens, pass_seconds(decoder, name), draft_step_s)
 
 
-def _proposer(config: Config, draft: LoadedDraft | None, plan: MemoryPlan) -> Proposer | None:
-    options: dict[str, Any] = {}
-    if draft is not None:
-        options = {
-            "decoder": SlotDecoder(
-                draft.prepared,
-                plan.num_rows,
-                min(plan.capacity, draft.max_len),
-                draft.max_len,
-                draft.vocab_size,
-            ),
-            "head_ids": draft.head_ids,
-            "reads_states": draft.reads_states,
-            "min_confidence": config.draft.min_confidence,
+def _proposer_options(
+    config: Config, decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
+) -> dict[str, Any]:
+    trained = draft or early_exit
+    if trained is not None:
+        return {
+            "decoder": _drafting_decoder(decoder, draft, early_exit),
+            "head_ids": trained.head_ids,
+            "reads_states": trained.reads_states,
+            "min_confidence": getattr(config, config.proposer).min_confidence,
         }
-    elif config.proposer in type(config).model_fields:
-        options = getattr(config, config.proposer).model_dump()
-    return create_proposer(config.proposer, options)
+    if config.proposer in type(config).model_fields:
+        options: dict[str, Any] = getattr(config, config.proposer).model_dump()
+        return options
+    return {}
 
 
-def _bytes_per_position(target: Target, draft: LoadedDraft | None) -> int:
-    """Memory of one position of one row: the target's cache, the draft's, and the states that it reads."""
-    num_bytes = _cache_bytes(target.prepared)
-    if draft is not None:
-        num_bytes += _cache_bytes(draft.prepared)
+def _drafting_decoder(
+    decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
+) -> DraftDecoder:
+    if early_exit is not None:
+        return ExitDecoder(decoder, early_exit.head)
+    assert draft is not None, "one of the two drafts"
+    capacity = min(decoder.capacity, draft.max_len)
+    return SlotDecoder(draft.prepared, decoder.num_rows, capacity, draft.max_len, draft.vocab_size)
+
+
+def _kept_states(draft: LoadedDraft | None, early_exit: LoadedExit | None, plan: MemoryPlan) -> int:
+    """Of how many positions the target's last hidden states are kept: a draft may have to catch up on all."""
     if draft is not None and draft.reads_states:
-        num_bytes += StateStore.bytes_per_position(target.prepared.hidden_size, target.dtype)
+        return plan.capacity
+    return EXIT_STATES if early_exit is not None and early_exit.reads_states else 0
+
+
+def _bytes_per_position(target: Target, draft: LoadedDraft | None, early_exit: LoadedExit | None) -> int:
+    """Memory of one position of one row: the target's cache, and what the proposer keeps beside it."""
+    num_bytes = _cache_bytes(target.prepared, target.prepared.num_layers)
+    if draft is not None:
+        num_bytes += _cache_bytes(draft.prepared, draft.prepared.num_layers)
+    if draft is not None and draft.reads_states:
+        num_bytes += _state_bytes(target)
+    if early_exit is not None and early_exit.trained_head is not None:
+        num_bytes += _cache_bytes(target.prepared, early_exit.trained_head.num_layers)
     return num_bytes
 
 
-def _cache_bytes(prepared: ForwardPass) -> int:
-    return SlotCache.bytes_per_position(
-        prepared.num_layers, prepared.num_kv_heads, prepared.head_dim, prepared.dtype
-    )
+def _state_bytes(target: Target) -> int:
+    return StateStore.bytes_per_position(target.prepared.hidden_size, target.dtype)
+
+
+def _cache_bytes(prepared: ForwardPass, num_layers: int) -> int:
+    return SlotCache.bytes_per_position(num_layers, prepared.num_kv_heads, prepared.head_dim, prepared.dtype)

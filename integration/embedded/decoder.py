@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import torch
 from torch import Tensor
 
 from foredraft.integration.embedded.attention import Layout, build_layout
+from foredraft.integration.embedded.exit_head import TrainedHead
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
-from foredraft.proposers.decoder import HiddenStates, Tokens
+from foredraft.proposers.decoder import HiddenStates, Tokens, to_device
 
 
 class SlotDecoder:
     """See ``proposers.decoder.Decoder``. ``prepared`` may be shared between decoders, a cache may not.
 
     Args:
-        keep_states: keep the last hidden state of every position in ``hidden_states``, for a draft to read.
+        keep_states: how many of the newest positions of each row keep their last hidden state in
+            ``hidden_states``, for a draft to read.
+        exit_head: has layers of its own, whose keys and values lie in the cache behind those of the model's
+            layers; every pass of the whole model writes them.
     """
 
     def __init__(
@@ -27,7 +33,8 @@ class SlotDecoder:
         max_len: int,
         vocab_size: int,
         *,
-        keep_states: bool = False,
+        keep_states: int = 0,
+        exit_head: TrainedHead | None = None,
     ) -> None:
         self.prepared = prepared
         self.num_rows = num_rows
@@ -36,8 +43,9 @@ class SlotDecoder:
         self.num_layers = prepared.num_layers
         self.vocab_size = vocab_size
         self.device = prepared.device
+        self.exit_head = exit_head
         self.cache = SlotCache(
-            self.num_layers,
+            self.num_layers + (exit_head.num_layers if exit_head else 0),
             num_rows,
             prepared.num_kv_heads,
             capacity,
@@ -47,7 +55,8 @@ class SlotDecoder:
         )
         self._states: StateStore | None = None
         if keep_states:
-            self._states = StateStore(num_rows, capacity, prepared.hidden_size, prepared.dtype, self.device)
+            width = min(keep_states, capacity)
+            self._states = StateStore(num_rows, width, prepared.hidden_size, prepared.dtype, self.device)
         self.hidden_states: HiddenStates | None = self._states
         self._last: tuple[Tokens, Layout] | None = None
 
@@ -61,14 +70,36 @@ class SlotDecoder:
     ) -> Tensor:
         """Run layers [a, b) over ragged tokens, writing keys and values in place."""
         self.cache.reserve(tokens.row_ids, tokens.starts, tokens.query_lens)
-        layout = self._layout(tokens)
+        layout = self.layout(tokens)
         first, last = layers or (0, self.num_layers)
         if hidden is None:
             hidden = self.prepared.embed(tokens.token_ids, states)
-        hidden = self.prepared.layers(hidden, layout, first, last)
+        if self.exit_head is not None and (first, last) == (0, self.num_layers):
+            hidden = self._past_exit(tokens, layout, hidden, self.exit_head)
+        else:
+            hidden = self.prepared.layers(hidden, layout, first, last)
         if self._states is not None and last == self.num_layers:
-            self._states.write(layout.places, hidden)
+            self._states.write(tokens.row_ids, tokens.starts, tokens.query_lens, hidden)
         return hidden
+
+    def _past_exit(self, tokens: Tokens, layout: Layout, hidden: Tensor, exit_head: TrainedHead) -> Tensor:
+        """The whole model; on the way the exit head writes the keys and values of the tokens."""
+        at_exit = self.prepared.layers(hidden, layout, 0, exit_head.exit_layer)
+        hidden = self.prepared.layers(at_exit, layout, exit_head.exit_layer, self.num_layers)
+        exit_head.store(at_exit, self._states_before(tokens, hidden), layout)
+        return hidden
+
+    def _states_before(self, tokens: Tokens, hidden: Tensor) -> Tensor | None:
+        """[T, H], of each token of a pass the last hidden state one position before; ``None`` if not kept."""
+        if self._states is None:
+            return None
+        before = hidden.roll(1, dims=0)
+        first_places = list(accumulate(tokens.query_lens[:-1], initial=0))
+        firsts = [start - 1 for start in tokens.starts]
+        before[to_device(first_places, self.device)] = self._states.read(
+            tokens.row_ids, firsts, [1] * len(firsts)
+        )
+        return before
 
     @torch.inference_mode()
     def head(self, hidden: Tensor) -> Tensor:
@@ -83,8 +114,14 @@ class SlotDecoder:
         """Roll a row back."""
         self.cache.truncate(row, length)
 
-    def _layout(self, tokens: Tokens) -> Layout:
-        """A new layout, or the last one moved on by a position, as in drafting token by token."""
+    def layout(self, tokens: Tokens) -> Layout:
+        """How the tokens of a pass lie in the cache.
+
+        Made anew, but for one token per row: that of the last pass serves for the same tokens, and moved on
+        by a position for the next ones, as in drafting token by token.
+        """
+        if self._last is not None and tokens is self._last[0]:
+            return self._last[1]
         if self._last is not None and _follows(tokens, self._last[0]):
             layout = self._last[1].following()
         else:
@@ -94,9 +131,9 @@ class SlotDecoder:
 
 
 def _follows(tokens: Tokens, last: Tokens) -> bool:
-    """Whether each row of ``last``, one token long, goes on with one token more."""
+    """Whether each row, one token long as in ``last``, goes on with one token more."""
     return (
-        list(tokens.row_ids) == list(last.row_ids)
+        max(tokens.query_lens) == 1
+        and list(tokens.row_ids) == list(last.row_ids)
         and list(tokens.starts) == [start + 1 for start in last.starts]
-        and max(tokens.query_lens) == 1
     )

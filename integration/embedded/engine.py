@@ -294,7 +294,7 @@ class EmbeddedEngine(Engine):
             outcome = Outcome(
                 sequence.sequence_id, block_start, len(draft), len(draft), min(accepted, kept), committed
             )
-            _count(sequence, outcome)
+            sequence.output.speculation.add(outcome)
             outcomes.append(outcome)
             self._changed[sequence.sequence_id] = self._owners[sequence.sequence_id]
             if not sequence.finished:
@@ -378,12 +378,3 @@ def _append(sequence: Sequence, emitted: list[int]) -> int:
 
 def _num_prefill_tokens(rows: list[ScheduledRow]) -> int:
     return sum(row.num_new for row in rows if not row.decodes)
-
-
-def _count(sequence: Sequence, outcome: Outcome) -> None:
-    stats = sequence.output.speculation
-    stats.num_steps += 1
-    stats.num_drafts += outcome.num_drafted > 0
-    stats.num_drafted_tokens += outcome.num_drafted
-    stats.num_accepted_tokens += outcome.num_accepted
-    stats.num_emitted_tokens += len(outcome.committed_ids)

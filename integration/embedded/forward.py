@@ -17,7 +17,12 @@ from foredraft.integration.errors import UserError
 
 
 class ForwardPass(Protocol):
-    """A model as functions of ragged tokens: hidden states are [T, H], whatever rows they belong to."""
+    """A model as functions of ragged tokens: hidden states are [T, H], whatever rows they belong to.
+
+    Attributes:
+        why_whole_depth_only: the reason why ``layers`` runs all layers or none and ``norm`` not at all, or
+            ``None``.
+    """
 
     num_layers: int
     num_kv_heads: int
@@ -25,13 +30,26 @@ class ForwardPass(Protocol):
     hidden_size: int
     device: torch.device
     dtype: torch.dtype
+    why_whole_depth_only: str | None
 
     def embed(self, token_ids: Tensor, states: Tensor | None = None) -> Tensor:
         """[T] -> [T, H]; ``states`` [T, H] only for a trained draft that reads its target's."""
         ...
 
     def layers(self, hidden: Tensor, layout: Layout, first: int, last: int) -> Tensor:
-        """Layers [first, last), then the final norm if the last one is among them."""
+        """Layers [first, last), then the final norm if the last one is among them.
+
+        Raises:
+            ValueError: a part of the depth, where ``why_whole_depth_only`` is set.
+        """
+        ...
+
+    def norm(self, hidden: Tensor) -> Tensor:
+        """The final norm alone, [N, H] -> [N, H], for states of a layer before the last.
+
+        Raises:
+            ValueError: ``why_whole_depth_only`` is set.
+        """
         ...
 
     def head(self, hidden: Tensor) -> Tensor:

@@ -22,11 +22,15 @@ FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 def why_unsupported_positions(config: Any) -> str | None:
     """Why positions of this model cannot be computed for a mixed batch, or ``None``.
 
-    LongRoPE picks one table by the longest sequence of a pass: what shares the pass would change the tokens.
+    LongRoPE picks a table by the longest sequence of a pass, dynamic scaling makes one: what shares the pass
+    would change the tokens.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = {rope.get("rope_type")} | {one.get("rope_type") for one in rope.values() if isinstance(one, dict)}
-    return "its position embedding (longrope) depends on the whole batch" if "longrope" in kinds else None
+    for kind in ("longrope", "dynamic"):
+        if kind in kinds:
+            return f"its position embedding ({kind}) depends on the whole batch"
+    return None
 
 
 def why_not_fused(model: Any) -> str | None:
@@ -61,16 +65,21 @@ class FusedLayers:
     Args:
         config: transformers' config of the layers.
         decoder: has ``layers``, which are left empty, ``norm`` and ``rotary_emb``.
+        first_cache_layer: the cache's layer that belongs to the first of these layers.
     """
 
-    def __init__(self, config: Any, decoder: Any) -> None:
+    why_whole_depth_only: str | None = None
+
+    def __init__(self, config: Any, decoder: Any, first_cache_layer: int = 0) -> None:
         self.num_layers: int = config.num_hidden_layers
         self.num_heads: int = config.num_attention_heads
         self.num_kv_heads: int = config.num_key_value_heads
         self.head_dim: int = decoder.layers[0].self_attn.head_dim
         self.eps: float = config.rms_norm_eps
         self.scale: float = decoder.layers[0].self_attn.scaling
+        self._first_cache_layer = first_cache_layer
         self._rotary = decoder.rotary_emb
+        self._rotations: tuple[Tensor, Tensor] | None = None
         self._final_norm: Tensor = decoder.norm.weight
         self.device, self.dtype = self._final_norm.device, self._final_norm.dtype
         self._layers = []
@@ -81,15 +90,39 @@ class FusedLayers:
 
     def layers(self, hidden: Tensor, layout: Layout, first: int, last: int) -> Tensor:
         """Layers [first, last), then the final norm if the last one is among them."""
-        cos, sin = self._rotary(hidden[None], position_ids=layout.positions[None])
-        cos, sin = cos[0, :, None].to(hidden.dtype), _signed(sin[0, :, None]).to(hidden.dtype)
+        rotation = self._rotation(hidden, layout)
         for index in range(first, last):
-            hidden = self._layer(self._layers[index], index, hidden, layout, cos, sin)
-        return self._norm(hidden, self._final_norm) if last == self.num_layers else hidden
+            hidden = self._layer(index, hidden, layout, rotation)
+        return self.norm(hidden) if last == self.num_layers else hidden
 
-    def _layer(
-        self, layer: FusedLayer, index: int, hidden: Tensor, layout: Layout, cos: Tensor, sin: Tensor
-    ) -> Tensor:
+    def norm(self, hidden: Tensor) -> Tensor:
+        """The final norm: [N, H] -> [N, H]."""
+        return self._norm(hidden, self._final_norm)
+
+    def store_keys_values(self, hidden: Tensor, layout: Layout) -> None:
+        """Write the keys and values of all layers for what goes into them, [T, H]; compute nothing else."""
+        rotation = self._rotation(hidden, layout)
+        last = self.num_layers - 1
+        for index in range(last):
+            hidden = self._layer(index, hidden, layout, rotation)
+        _, key, value = self._query_key_value(self._layers[last], hidden, rotation)
+        layout.cache.write(self._first_cache_layer + last, layout.flat_index, key, value)
+
+    def _rotation(self, hidden: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Cosine and signed sine of each token's position, [T, 1, D]."""
+        if self._rotations is None or len(self._rotations[0]) < layout.cache.capacity:
+            # All positions once: with few layers in a pass, working them out again is what costs.
+            positions = torch.arange(layout.cache.capacity, device=hidden.device)
+            cos, sin = self._rotary(hidden[None], position_ids=positions[None])
+            self._rotations = cos[0, :, None].to(hidden.dtype), _signed(sin[0, :, None]).to(hidden.dtype)
+        cos, sin = self._rotations
+        return cos.index_select(0, layout.positions), sin.index_select(0, layout.positions)
+
+    def _query_key_value(
+        self, layer: FusedLayer, hidden: Tensor, rotation: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """[T, H] -> [T, heads, D], and [T, kv heads, D] twice; positions already turned in."""
+        cos, sin = rotation
         states = layer.qkv(self._norm(hidden, layer.attention_norm))
         states = states.view(-1, self.num_heads + 2 * self.num_kv_heads, self.head_dim)
         query, key, value = states.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
@@ -99,7 +132,12 @@ class FusedLayers:
         else:
             query = _rotate(self._norm(query, layer.query_norm), cos, sin)
             key = _rotate(self._norm(key, layer.key_norm), cos, sin)
-        attended = slot_attention(layout, index, query, key, value, self.scale)
+        return query, key, value
+
+    def _layer(self, index: int, hidden: Tensor, layout: Layout, rotation: tuple[Tensor, Tensor]) -> Tensor:
+        layer = self._layers[index]
+        query, key, value = self._query_key_value(layer, hidden, rotation)
+        attended = slot_attention(layout, self._first_cache_layer + index, query, key, value, self.scale)
         hidden = hidden + layer.attention_out(attended)
         gate, up = layer.gate_up(self._norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
         return hidden + layer.down(F.silu(gate) * up)

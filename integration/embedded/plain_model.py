@@ -1,6 +1,7 @@
 """The plain forward pass: transformers' own modules, with their attention reading our cache slots.
 
 Works for any causal model of transformers whose attention can be replaced; the reference for the fused path.
+Known families (``families``) run layer by layer, others over their whole depth at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from foredraft.integration.embedded.attention import Layout, build_layout, slot_attention
+from foredraft.integration.embedded.layer_runner import make_runner
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.errors import UserError
 from foredraft.proposers.decoder import Tokens
@@ -57,7 +59,7 @@ def why_not_plain(model: Any) -> str | None:
 
 
 class PlainModel:
-    """Runs the whole depth of a transformers model at once."""
+    """See ``forward.ForwardPass``. A pass changes nothing in the transformers model, so it can be shared."""
 
     def __init__(self, model: Any) -> None:
         config = model.config
@@ -69,7 +71,9 @@ class PlainModel:
         self.hidden_size: int = config.hidden_size
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
-        self._model = model
+        self._model = model.eval()  # dropout is off
+        self._runner = make_runner(model)
+        self.why_whole_depth_only: str | None = self._runner.why_whole_depth_only
         self._check()
 
     def embed(self, token_ids: Tensor, states: Tensor | None = None) -> Tensor:
@@ -79,17 +83,12 @@ class PlainModel:
         return embedded
 
     def layers(self, hidden: Tensor, layout: Layout, first: int, last: int) -> Tensor:
-        """All layers and the final norm."""
-        if (first, last) != (0, self.num_layers):
-            raise ValueError(f"the plain forward runs all {self.num_layers} layers, not [{first}, {last})")
-        output = self._model.base_model(
-            inputs_embeds=hidden[None],
-            position_ids=layout.positions[None],
-            use_cache=False,
-            slot_layout=layout,
-        )
-        last_hidden: Tensor = output.last_hidden_state[0]
-        return last_hidden
+        """Layers [first, last), then the final norm if the last one is among them."""
+        return self._runner.run(hidden, layout, first, last)
+
+    def norm(self, hidden: Tensor) -> Tensor:
+        """The final norm: [N, H] -> [N, H]."""
+        return self._runner.norm(hidden)
 
     def head(self, hidden: Tensor) -> Tensor:
         """[N, H] -> [N, V]."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from foredraft.integration.config import Config, check_available
+from foredraft.integration.config import Config
 from foredraft.integration.devices import resolve_device, resolve_dtype
 from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.models.fingerprint import fingerprint
@@ -41,7 +41,6 @@ def load_target(config: Config) -> Target:
     Raises:
         UserError: it cannot be loaded, or not be run by the embedded engine.
     """
-    check_available(config)
     device = resolve_device(config)
     dtype = resolve_dtype(config, device)
     loaded = load_model(config.model, dtype, device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 
 import torch
@@ -23,7 +24,7 @@ def fingerprint(tensors: Iterable[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors, key=lambda pair: pair[0]):
         flat = tensor.detach().flatten()
-        sample = flat[:: max(1, len(flat) // SIGNS_PER_TENSOR)][:SIGNS_PER_TENSOR]
+        sample = flat[:: max(1, math.ceil(len(flat) / SIGNS_PER_TENSOR))]
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         digest.update(torch.signbit(sample).cpu().numpy().tobytes())
     return digest.hexdigest()[:32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from foredraft.integration.chat import chat_prompt_ids
 from foredraft.integration.errors import UserError
 from foredraft.integration.train.samples import Sample
 from foredraft.integration.train.writing import Prompt, chat_opening
+from foredraft.integration.workloads.json_lines import numbered_lines, parse_json
 
 KINDS = ("text", "messages", "prompt", "turns")
 ROLES = ("system", "user", "assistant")
@@ -19,23 +20,55 @@ ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True)
 class DataLine:
-    """One line: a text, or a chat whose last message is the user's (to be answered) or the assistant's."""
+    """One line: a text, or a chat whose last message is the user's (to be answered) or the assistant's.
 
+    ``where`` says which line it is.
+    """
+
+    where: str
     text: str | None
     messages: tuple[dict[str, str], ...]
 
 
-def read_data_files(paths: Sequence[str]) -> list[DataLine]:
+@dataclass(frozen=True)
+class DataFiles:
+    """The lines of all files, and the SHA-256 of each file's content."""
+
+    lines: list[DataLine]
+    digests: list[str]
+
+
+def read_data_files(paths: Sequence[str]) -> DataFiles:
     """Every line of every file, in order. Empty lines are skipped.
 
     Raises:
         UserError: a file cannot be read or holds nothing, or a line is of no kind or several; names both.
     """
-    return [line for path in paths for line in _read_file(Path(path))]
+    # Read once: a file may be a pipe.
+    contents = [_read_bytes(Path(path)) for path in paths]
+    return DataFiles(
+        lines=[
+            line
+            for path, content in zip(paths, contents, strict=True)
+            for line in _data_lines(Path(path), content)
+        ],
+        digests=[hashlib.sha256(content).hexdigest() for content in contents],
+    )
 
 
 def encode_line(line: DataLine, index: int, tokenizer: Any) -> Sample | Prompt:
-    """Token ids: a sample of what is complete, a prompt of what the target is to answer."""
+    """Token ids: a sample of what is complete, a prompt of what the target is to answer.
+
+    Raises:
+        UserError: the model's chat template refuses the chat.
+    """
+    try:
+        return _encode(line, index, tokenizer)
+    except UserError as error:
+        raise UserError(f"{line.where}: {error}") from None
+
+
+def _encode(line: DataLine, index: int, tokenizer: Any) -> Sample | Prompt:
     if line.text is not None:
         return Sample(index, list(tokenizer(line.text)["input_ids"]), prompt_len=0, loss_start=0)
     messages = list(line.messages)
@@ -48,10 +81,7 @@ def encode_line(line: DataLine, index: int, tokenizer: Any) -> Sample | Prompt:
 
 def _answered(messages: list[dict[str, str]], index: int, tokenizer: Any) -> Sample:
     prompt = chat_prompt_ids(tokenizer, messages[:-1]) if len(messages) > 1 else []
-    if getattr(tokenizer, "chat_template", None):
-        ids = list(tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False))
-    else:
-        ids = chat_prompt_ids(tokenizer, messages)
+    ids = chat_prompt_ids(tokenizer, messages, answered=True)
     # A template may close an answered turn differently from how it opens one to be answered.
     prompt_len = _common_length(prompt, ids)
     return Sample(index, ids, prompt_len, loss_start=prompt_len)
@@ -64,13 +94,19 @@ def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
     return min(len(first), len(second))
 
 
-def _read_file(path: Path) -> list[DataLine]:
+def _read_bytes(path: Path) -> bytes:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return path.read_bytes()
+    except OSError as error:
         raise UserError(f"--data: {path} cannot be read: {error}") from None
-    # Not splitlines(): JSON strings may hold U+2028 and the like unescaped.
-    numbered = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+
+
+def _data_lines(path: Path, content: bytes) -> list[DataLine]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"--data: {path} cannot be read: {error}") from None
+    numbered = numbered_lines(text)
     if not numbered:
         raise UserError(f"--data: {path} is empty, there is no text in it")
     return [_parse(line, f"--data: {path}, line {number}") for number, line in numbered]
@@ -78,15 +114,12 @@ def _read_file(path: Path) -> list[DataLine]:
 
 def _parse(line: str, where: str) -> DataLine:
     try:
-        row = json.loads(line)
-        return _data_line(row)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}: not JSON: {error}") from None
+        return _data_line(parse_json(line), where)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 
 
-def _data_line(row: Any) -> DataLine:
+def _data_line(row: Any, where: str) -> DataLine:
     if not isinstance(row, dict):
         raise UserError(f"must be a JSON object, got {type(row).__name__}")
     kinds = [kind for kind in KINDS if kind in row]
@@ -94,14 +127,14 @@ def _data_line(row: Any) -> DataLine:
         raise UserError(f"needs one of {', '.join(KINDS)}; it has {', '.join(kinds) or 'none of them'}")
     value = row[kinds[0]]
     if kinds == ["text"]:
-        return DataLine(_text(value, "text"), ())
+        return DataLine(where, _text(value, "text"), ())
     if kinds == ["messages"]:
-        return DataLine(None, _messages(value))
+        return DataLine(where, None, _messages(value))
     if kinds == ["turns"]:
         if not isinstance(value, list) or not value:
             raise UserError(f"turns must be a list of texts, got {value!r:.80}")
         value = value[0]
-    return DataLine(None, ({"role": "user", "content": _text(value, kinds[0])},))
+    return DataLine(where, None, ({"role": "user", "content": _text(value, kinds[0])},))
 
 
 def _messages(value: Any) -> tuple[dict[str, str], ...]:

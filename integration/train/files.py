@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ def write_atomic(path: Path, content: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except OSError:
+        except BaseException:  # Ctrl-C as well
             temporary.unlink(missing_ok=True)
             raise
 
@@ -38,10 +39,10 @@ def writing_to(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(
-            f"--out: {path} cannot be written: {error.strerror or error}; what was complete is kept, make "
-            "room and run the same command again"
-        ) from error
+        advice = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "; what was complete is kept, make room and run the same command again"
+        raise UserError(f"--out: {path} cannot be written: {error.strerror or error}{advice}") from error
 
 
 def check_free_space(folder: Path, needed_bytes: int) -> None:
@@ -53,6 +54,6 @@ def check_free_space(folder: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if needed_bytes > free:
         raise UserError(
-            f"--out: {folder} needs {needed_bytes / MB:.0f} MB more, {free / MB:.0f} MB are free; make room, "
+            f"--out: {folder} needs {needed_bytes / MB:.1f} MB more, {free / MB:.1f} MB are free; make room, "
             "give another folder, or train on less data"
         )

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-HELD_OUT_EVERY = 40
+from foredraft.integration.errors import UserError
+from foredraft.integration.workloads.json_lines import parse_json
+
+HELD_OUT_EVERY = 41
+"""One sample in so many. A prime, so that every temperature that answers are written at is among them."""
+
+OPENING = b'{"index":'
+"""How the line of a sample begins."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +55,45 @@ def append_samples(path: Path, samples: Iterable[Sample]) -> None:
 def read_samples(path: Path) -> list[Sample]:
     """Every whole sample of a file, in order; none if there is no file.
 
-    A line that a killed run left half written ends the file, and is cut off.
+    A last line that a killed run left half written is cut off.
+
+    Raises:
+        UserError: the file cannot be read, or a line is no sample; the file stays as it is.
     """
     if not path.exists():
         return []
-    samples, good_bytes = [], 0
-    for line, sample in _parsed(path):
-        samples.append(sample)
-        good_bytes += len(line)
-    if good_bytes < path.stat().st_size:
-        os.truncate(path, good_bytes)
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise UserError(f"--out: {path} cannot be read: {error.strerror or error}") from None
+    half = lines.pop() if lines and _half_written(lines) else b""
+    samples = [_parse(line, f"--out: {path}, line {number}") for number, line in enumerate(lines, start=1)]
+    if half:
+        os.truncate(path, path.stat().st_size - len(half))
     return samples
 
 
-def _parsed(path: Path) -> Iterator[tuple[bytes, Sample]]:
-    with path.open("rb") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                return
-            yield line, Sample(**json.loads(line))
+def _half_written(lines: list[bytes]) -> bool:
+    """Whether the last line is no whole one; the only line of a file must also look like a sample."""
+    last = lines[-1]
+    return not last.endswith(b"\n") and (len(lines) > 1 or last[: len(OPENING)] == OPENING[: len(last)])
+
+
+def _parse(line: bytes, where: str) -> Sample:
+    try:
+        row = parse_json(line)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    if not _is_sample(row):
+        raise UserError(f"{where}: not a sample of a training; restore or remove it, or name another folder")
+    return Sample(**row)
+
+
+def _is_sample(row: object) -> bool:
+    if not isinstance(row, dict) or row.keys() != {"index", "token_ids", "prompt_len", "loss_start"}:
+        return False
+    ids = row["token_ids"]
+    numbers = [row["index"], row["loss_start"], row["prompt_len"]]
+    if not isinstance(ids, list) or not all(type(number) is int for number in [*numbers, *ids]):
+        return False
+    return bool(min(numbers + ids) >= 0 and row["loss_start"] <= row["prompt_len"] <= len(ids))

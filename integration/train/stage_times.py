@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from foredraft.integration.train.files import write_atomic
 
 
@@ -16,7 +18,7 @@ class StageTimes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.seconds: dict[str, float] = json.loads(path.read_bytes()) if path.exists() else {}
+        self.seconds = _read(path)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -27,3 +29,11 @@ class StageTimes:
         finally:
             self.seconds[name] = round(self.seconds.get(name, 0.0) + time.monotonic() - started, 1)
             write_atomic(self._path, json.dumps(self.seconds).encode())
+
+
+def _read(path: Path) -> dict[str, float]:
+    """What earlier runs took; a damaged file is statistics lost, no reason to stop."""
+    try:
+        return TypeAdapter(dict[str, float]).validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return {}

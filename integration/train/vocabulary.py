@@ -11,6 +11,20 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.train.samples import Sample
 
 
+def check_in_vocabulary(samples: Iterable[Sample], vocab_size: int) -> None:
+    """Refuse samples that another model wrote.
+
+    Raises:
+        UserError: a token is outside of the model's vocabulary.
+    """
+    highest = max((max(sample.token_ids, default=0) for sample in samples), default=0)
+    if highest >= vocab_size:
+        raise UserError(
+            f"--data: token {highest} is outside the model's vocabulary of {vocab_size}; samples of another "
+            "model?"
+        )
+
+
 def choose_head_ids(
     samples: Iterable[Sample], num_tokens: int, vocab_size: int, eos_ids: Iterable[int]
 ) -> Tensor:
@@ -20,16 +34,8 @@ def choose_head_ids(
 
     Returns:
         [S] int64, ascending; S = ``num_tokens``, or ``vocab_size`` if that is less.
-
-    Raises:
-        UserError: a token is outside of the model's vocabulary.
     """
     counts = torch.bincount(_predicted(samples, held_out=False), minlength=vocab_size)
-    if len(counts) > vocab_size:
-        raise UserError(
-            f"--data: token {len(counts) - 1} is outside the model's vocabulary of {vocab_size}; "
-            "samples of another model?"
-        )
     ends = [token for token in eos_ids if token < vocab_size]
     counts[ends] = torch.iinfo(counts.dtype).max
     by_frequency = torch.sort(counts, descending=True, stable=True).indices

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foredraft.integration.chat import chat_prompt_ids
+from foredraft.integration.chat import chat_prompt_ids, template_errors
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
@@ -36,12 +36,13 @@ def chat_opening(tokenizer: Any) -> list[int]:
     """Token ids of the chat template up to where the user's text begins.
 
     Raises:
-        UserError: the model has no chat template, so it cannot write prompts.
+        UserError: the model has no chat template, so it cannot write prompts; or it refuses one user's turn.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UserError("--data: this model has no chat template to write prompts with; give a file of texts")
     message = [{"role": "user", "content": PLACE_OF_PROMPT}]
-    text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
+    with template_errors():
+        text = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
     return list(tokenizer(text.partition(PLACE_OF_PROMPT)[0], add_special_tokens=False)["input_ids"])
 
 

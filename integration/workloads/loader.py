@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foredraft.integration.errors import UserError
+from foredraft.integration.workloads.json_lines import numbered_lines, parse_json
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _read(name_or_path: str | Path) -> str:
     if name_or_path in workload_names():
         return files(__package__).joinpath(f"{name_or_path}.jsonl").read_text(encoding="utf-8")
     try:
-        return Path(name_or_path).read_text(encoding="utf-8")
+        return Path(name_or_path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         names = ", ".join(workload_names())
         raise UserError(f"workload {str(name_or_path)!r}: no such file; built-in ones are {names}") from None
@@ -64,16 +64,13 @@ def _read(name_or_path: str | Path) -> str:
 
 
 def _parse(source: str, text: str, default_category: str) -> list[WorkloadPrompt]:
-    # Not splitlines(): JSON strings may hold U+2028 and the like unescaped.
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    lines = numbered_lines(text)
     if not lines:
         raise UserError(f"{source}: empty, no prompts in it")
     prompts = []
     for number, line in lines:
         try:
-            prompts.append(_prompt(json.loads(line), number, default_category))
-        except json.JSONDecodeError as error:
-            raise UserError(f"{source}, line {number}: not JSON: {error}") from None
+            prompts.append(_prompt(parse_json(line), number, default_category))
         except UserError as error:
             raise UserError(f"{source}, line {number}: {error}") from None
     return prompts

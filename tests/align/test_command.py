@@ -82,7 +82,6 @@ def test_another_draft_is_right_now_and_then(
     [
         (["--batch-size", "0"], "--batch-size"),
         (["--proposer", "none"], "proposer: none drafts nothing"),
-        (["--proposer", "early_exit"], "not available"),
         (["--workload", "no_such_workload"], "no_such_workload"),
         (["--temperatures", "cold"], "--temperatures"),
         (["--temperatures", "-1"], "temperature"),
@@ -153,7 +152,12 @@ def test_out_of_time_is_said(
 
 @pytest.mark.parametrize("during", ["watch_acceptance", "measure_costs"])
 def test_ctrl_c_shows_and_writes_what_there_is(
-    loads: list[Config], workload_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, during: str
+    loads: list[Config],
+    workload_file: Path,
+    write_draft: Callable[[int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    during: str,
 ) -> None:
     original = getattr(session, during)
     num_calls = 0
@@ -168,7 +172,8 @@ def test_ctrl_c_shows_and_writes_what_there_is(
     monkeypatch.setattr(session, during, interrupted)
     out = tmp_path / "out.json"
     result = run(
-        *("--workload", str(workload_file), "--proposer", "ngram", "--max-tokens", "8", "--json", str(out)),
+        *("--workload", str(workload_file), "--set", f"draft.model={write_draft(1)}"),
+        *("--max-tokens", "8", "--json", str(out)),
     )
     assert result.exit_code == 130
     document = json.loads(out.read_text())

@@ -137,6 +137,14 @@ def test_costs_begin_again_where_the_room_ends() -> None:
     assert costs.context < 16
 
 
+def test_drafts_shorter_than_asked_have_no_costs() -> None:
+    """A pass over tokens that were never drafted took no time; it used to be reported as nearly free."""
+    empty = ScriptedProposer(lambda tokens: [])
+    engine = make_engine(toy_decoder(), empty, 3)
+    assert measure_costs(engine, PROMPTS, 0.0, batch_size=3, seconds=5.0) is None
+    assert len(empty.outcomes) < 3 * 100, "it gives up"
+
+
 def test_no_room_or_no_proposer_means_no_costs() -> None:
     """6 positions after the prompt: a round would end with drafts cut short, which cost less."""
     proposer = ScriptedProposer(lambda tokens: [0, 0, 0], num_right=0)

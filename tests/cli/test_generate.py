@@ -29,7 +29,6 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["hello", "--max-tokens", "0"], "max_tokens"),
         (["hello", "--temperature", "nan"], "temperature"),
         (["hello", "--top-p", "0"], "top_p"),
-        (["hello", "--proposer", "early_exit"], "not available"),
         (["hello", "--model", "no/such/folder/model"], "model"),
     ],
 )

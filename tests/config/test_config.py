@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foredraft.integration import config as config_module
-from foredraft.integration.config import Config, allowed_proposers, check_available, leaf_values
+from foredraft.integration.config import Config, allowed_proposers, leaf_values
 from foredraft.integration.errors import UserError
 
 
@@ -108,25 +108,13 @@ def test_leaf_values_cover_the_dump() -> None:
     assert {name for name, _ in leaf_values(Config())} == flat
 
 
-@pytest.mark.parametrize("proposer", ["early_exit"])
-def test_unavailable_proposer_is_configurable_but_not_buildable(proposer: str) -> None:
-    config = Config(proposer=proposer)
-    with pytest.raises(UserError, match=f"{proposer} is not available yet; use one of none, ngram, draft"):
-        check_available(config)
-
-
-@pytest.mark.parametrize("proposer", ["none", "ngram"])
-def test_available_proposer_passes(proposer: str) -> None:
-    check_available(Config(proposer=proposer))
-
-
 def test_plugin_names_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint(name, "somewhere:Class", "foredraft.proposers") for name in ("mine", "ngram")]
     monkeypatch.setattr(
         config_module, "entry_points", lambda group: points if group == "foredraft.proposers" else []
     )
     assert allowed_proposers() == ("none", "ngram", "draft", "early_exit", "mine")
-    check_available(Config(proposer="mine"))
+    Config(proposer="mine")
 
 
 def test_unknown_proposer_is_refused_with_the_nearest() -> None:

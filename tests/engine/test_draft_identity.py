@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from lifecycle import assert_nothing_left, finish
+from lifecycle import assert_nothing_left, serve_joining_and_leaving
 from toy_drafts import draft_decoder, draft_forward
 from toys import TOY_VOCAB, make_engine, random_prompts, run_tokens, toy_model
 
@@ -26,7 +26,7 @@ MODEL = toy_model(2)
 TARGET = prepare_model(copy.deepcopy(MODEL))
 
 
-def target_decoder(num_rows: int, *, keep_states: bool = False) -> SlotDecoder:
+def target_decoder(num_rows: int, *, keep_states: int = 0) -> SlotDecoder:
     return SlotDecoder(TARGET, num_rows, 256, 512, TOY_VOCAB, keep_states=keep_states)
 
 
@@ -55,7 +55,7 @@ def draft_engine(
     proposer = DraftModelProposer(
         draft_decoder(draft, num_rows), reads_states=reads_states, min_confidence=min_confidence
     )
-    target = target_decoder(num_rows, keep_states=reads_states)
+    target = target_decoder(num_rows, keep_states=256 * reads_states)
     return make_engine(target, proposer, num_draft_tokens, **options)
 
 
@@ -116,18 +116,7 @@ def test_requests_that_join_and_leave(
 ) -> None:
     """Some are aborted half-way and submitted again under their old id, as after a preemption (F93)."""
     engine = draft_engine(forwards[reads_states, torch.float32], num_rows=3, prefill_chunk=16)
-    outputs = {}
-    for number, prompt in enumerate(PROMPTS):
-        engine.add_request(str(number), prompt, GREEDY)
-        for _ in range(2):
-            outputs |= {output.request_id: output for output in engine.step()}
-        victim = str(number // 2)
-        if number % 3 == 2 and not outputs[victim].finished:
-            engine.abort(victim)
-            outputs |= {output.request_id: output for output in engine.step()}
-            engine.add_request(victim, PROMPTS[number // 2], GREEDY)
-    outputs |= finish(engine)
-    assert [outputs[str(number)].outputs[0].token_ids for number in range(len(PROMPTS))] == plain
+    assert serve_joining_and_leaving(engine, PROMPTS, GREEDY) == plain
     assert_drafted(engine)
 
 
@@ -178,7 +167,7 @@ def test_drafting_leaves_the_targets_cache_alone(
 
     draft = forwards[reads_states, torch.float32]
     proposer = Watched(draft_decoder(draft), reads_states=reads_states)
-    engine = make_engine(target_decoder(4, keep_states=reads_states), proposer, 3)
+    engine = make_engine(target_decoder(4, keep_states=256 * reads_states), proposer, 3)
     engine.generate(PROMPTS[:5], GREEDY)
     assert checked == [True] * len(checked)
     assert len(checked) > 10

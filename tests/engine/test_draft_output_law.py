@@ -42,10 +42,10 @@ def random_table(seed: int) -> Tensor:
     return torch.randn(VOCAB, VOCAB, generator=torch.Generator().manual_seed(seed))
 
 
-def sizes(*default_rules: Rule) -> pytest.MarkDecorator:
+def sizes(*rules: Rule) -> pytest.MarkDecorator:
     """Rule, length and number of outputs: few outputs in the default suite, many in the slow one."""
-    slow = [pytest.param(rule, 4, 100_000, marks=pytest.mark.slow) for rule in ("block", "token")]
-    few = [(rule, 3, FEW) for rule in default_rules]
+    slow = [pytest.param(rule, 4, 100_000, marks=pytest.mark.slow) for rule in rules]
+    few = [(rule, 3, FEW) for rule in rules]
     return pytest.mark.parametrize(("rule", "length", "num_outputs"), [*few, *slow])
 
 

@@ -57,7 +57,7 @@ def test_every_module_and_data_file_is_in_the_wheel(python: Path) -> None:
     names = [
         path.relative_to(ROOT)
         for part in parts
-        for pattern in ("*.py", "*.jsonl")
+        for pattern in ("*.py", "*.jsonl", "*.safetensors")
         for path in (ROOT / part).rglob(pattern)
     ]
     code = "import foredraft.verifier, pathlib; print(pathlib.Path(foredraft.verifier.__file__).parents[1])"
@@ -82,5 +82,7 @@ def test_the_command_runs(python: Path) -> None:
 
 @pytest.mark.model
 def test_it_generates(python: Path) -> None:
-    prompt = "Say hello."
-    assert run(python, str(python.parent / "foredraft"), "generate", prompt, "--max-tokens", "8").strip()
+    generate = [str(python.parent / "foredraft"), "generate", "Say hello.", "--max-tokens", "8"]
+    assert run(python, *generate).strip()
+    assert run(python, *generate, "--proposer", "draft").strip(), "the draft is in the wheel"
+    assert run(python, *generate, "--proposer", "early_exit").strip(), "so is the exit head"

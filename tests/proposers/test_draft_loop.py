@@ -195,8 +195,8 @@ def test_a_layout_moved_on_equals_a_new_one(
 
 
 def assert_same_layout(decoder: SlotDecoder, tokens: Tokens) -> None:
-    layout, expected = decoder._layout(tokens), build_layout(decoder.cache, tokens, CPU)
-    for name in ("positions", "places", "flat_index", "gather", "scatter"):
+    layout, expected = decoder.layout(tokens), build_layout(decoder.cache, tokens, CPU)
+    for name in ("positions", "flat_index", "gather", "scatter"):
         one, other = getattr(layout, name), getattr(expected, name)
         assert (one is None) == (other is None)
         assert one is None or torch.equal(one, other)

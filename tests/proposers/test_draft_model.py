@@ -97,6 +97,17 @@ def test_tokens_that_the_draft_does_not_know(prepared: ForwardPass) -> None:
         tokens = {name: [*one, 1] for name, one in tokens.items()}
 
 
+def test_what_cannot_be_read_takes_no_share_of_catching_up(
+    prepared: ForwardPass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long prompts with unknown tokens used to spend the budget of every step: nobody else drafted."""
+    monkeypatch.setattr(draft_model, "CATCH_UP_TOKENS", 40)
+    monkeypatch.setattr(draft_model, "LONG_BACKLOG", 10)
+    tokens = {"odd": [TOY_VOCAB, *LONG], "other": LONG[:30]}
+    drafts = drafts_of(DraftModelProposer(SlotDecoder(prepared, 2, 256, 256, TOY_VOCAB)), tokens, [2, 2])
+    assert [len(one) for one in drafts] == [0, 2]
+
+
 def test_an_outcome_of_a_draft_before_the_last_is_stale(prepared: ForwardPass) -> None:
     """F93: it arrived after a later pass had failed half-way, and vouched for what that had left."""
 

@@ -33,5 +33,13 @@ def test_greedy_identity_alone() -> None:
     identity("--limit", "60", "--batch-sizes", "8,1")
 
 
+def test_greedy_identity_with_the_shipped_draft() -> None:
+    identity("--proposer", "draft", "--limit", "40", "--batch-sizes", "8,1", "--draft-tokens", "2")
+
+
+def test_greedy_identity_with_the_shipped_exit_head() -> None:
+    identity("--proposer", "early_exit", "--limit", "40", "--batch-sizes", "8,1", "--draft-tokens", "2")
+
+
 def test_seeded_identity() -> None:
     identity("--limit", "30", "--temperature", "1", "--top-p", "0.9", "--draft-tokens", "3,8")

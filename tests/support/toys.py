@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -35,6 +36,48 @@ def toy_model(num_layers: int = 4, vocab_size: int = TOY_VOCAB, seed: int = 0) -
         initializer_range=0.2,
     )
     return LlamaForCausalLM(config).eval().requires_grad_(False)
+
+
+SLIDING_AND_FULL = ["sliding_attention", "full_attention"] * 2
+TOY_FAMILIES: dict[str, dict[str, object]] = {
+    "Llama": {},
+    "Mistral": {"sliding_window": 7},
+    "Qwen2": {"use_sliding_window": True, "sliding_window": 7, "layer_types": SLIDING_AND_FULL},
+    "Qwen3": {"head_dim": 32},
+    "Gemma": {"head_dim": 16},
+    "Gemma2": {
+        "head_dim": 16,
+        "sliding_window": 7,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    },
+    "Gemma3": {"head_dim": 16, "sliding_window": 7, "layer_types": SLIDING_AND_FULL},
+    "GPT2": {"num_key_value_heads": 4},
+}
+"""What a tiny model of each family needs beside its sizes; sliding windows are short enough to matter."""
+
+
+def family_model(family: str, num_layers: int = 4, **changes: object) -> transformers.PreTrainedModel:
+    """A random model with every bias and norm weight away from its neutral start."""
+    torch.manual_seed(1)
+    config_name = "Gemma3TextConfig" if family == "Gemma3" else f"{family}Config"
+    sizes = {
+        "vocab_size": TOY_VOCAB,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": num_layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+        "initializer_range": 0.2,
+    }
+    config = getattr(transformers, config_name)(**(sizes | TOY_FAMILIES.get(family, {}) | changes))
+    class_name = "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM"
+    model = getattr(transformers, class_name)(config)
+    for name, weight in model.named_parameters():
+        if "norm" in name or "bias" in name or "ln_" in name:
+            weight.data += 0.3 * torch.randn_like(weight)
+    return model.eval().requires_grad_(False)
 
 
 def toy_decoder(

@@ -85,15 +85,18 @@ def test_bad_input_is_one_line_and_code_2(
     error = capsys.readouterr().err
     assert named in error
     assert "Traceback" not in error
+    out = Path(arguments[arguments.index("--out") + 1])
+    assert not (out / "settings.json").exists(), "a slip must not claim the folder"
 
 
 def test_changed_settings_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str]
 ) -> None:
     assert run(monkeypatch, *arguments) == 0
     capsys.readouterr()
-    assert run(monkeypatch, *arguments, "--train-tokens", "5000") == 2
-    assert "--train-tokens: out was begun with 4000, now it is 5000" in capsys.readouterr().err
+    assert run(monkeypatch, *arguments, "--train-tokens", "3000") == 2
+    expected = f"--train-tokens: {tmp_path / 'out'} was begun with 4000, now it is 3000"
+    assert expected in capsys.readouterr().err
 
 
 def test_an_out_that_is_a_file_is_refused(
@@ -101,4 +104,6 @@ def test_an_out_that_is_a_file_is_refused(
 ) -> None:
     (tmp_path / "out").write_text("")
     assert run(monkeypatch, *arguments) == 2
-    assert "--out" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "--out" in error
+    assert "make room" not in error

@@ -3,7 +3,7 @@ import torch
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.train.samples import Sample
-from foredraft.integration.train.vocabulary import choose_head_ids, coverage
+from foredraft.integration.train.vocabulary import check_in_vocabulary, choose_head_ids, coverage
 
 SAMPLES = [
     Sample(0, [9, 9, 9, 9, 5], prompt_len=1, loss_start=0),  # held out: 9 must not be chosen for it
@@ -36,4 +36,6 @@ def test_coverage_counts_held_out_tokens_only() -> None:
 
 def test_tokens_of_another_model_are_refused() -> None:
     with pytest.raises(UserError, match="token 8 is outside the model's vocabulary of 8"):
-        choose_head_ids([Sample(1, [8, 8], 0, 0)], 2, 8, [])
+        check_in_vocabulary([Sample(0, [1, 2], 0, 0), Sample(1, [8, 7], 2, 2)], 8)
+    check_in_vocabulary(SAMPLES, 10)
+    check_in_vocabulary([], 10)

@@ -45,10 +45,18 @@ def test_a_file_of_the_users_own(tmp_path: Path) -> None:
     assert load_workload(str(path)) == expected
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"turns": ["a"]}', encoding="utf-8-sig")
+    assert load_workload(path) == [WorkloadPrompt("1", "mine", ("a",))]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("{turns: 1}", "not JSON"),
+        pytest.param('{"turns": ' + "1" * 5000 + "}", "not JSON: Exceeds the limit", id="digits"),
+        pytest.param("[" * 100_000, "nested too deeply", id="nested"),
         ('["a"]', "must be a JSON object with turns, got list"),
         ('{"prompt": "a", "id": 1}', "no turns; the fields are prompt, id"),
         ('{"turns": "a"}', "turns must be a list of texts, got 'a'"),
