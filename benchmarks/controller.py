@@ -2,31 +2,33 @@
 
     OMP_NUM_THREADS=1 python benchmarks/controller.py
 
-Regret: speed as a share of the offline optimum and of plain decoding, mean over three runs of 400 steps.
+Time: mean microseconds of the process per step, choosing and learning together, of batches whose requests are
+accepted at random; with one member, and with three as in `proposer: auto`. Regret: speed as a share of the
+offline optimum and of plain decoding, mean over three runs of 400 steps.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-
-from scripted_load import Load, play
+from paired import print_json
 
 from foredraft.proposers import Outcome
-from foredraft.scheduler import AdaptiveDraftLength, DraftRequest, StepReport
+from foredraft.scheduler import NO_LIMIT, AdaptiveDraftLength, DraftBatch, Member, StepReport
+from foredraft.scheduler.scripted_load import Load, ScriptedMember, play
 
 NUM_STEPS = 400
-PASSES = {
+ONE = [Member("draft", 8, 1, 0.0005)]
+THREE = [Member("ngram", 16, 5), Member("draft", 8, 1, 0.0005), Member("early_exit", 8, 1, 0.001)]
+PASSES: dict[str, Callable[[float], float]] = {
     "flat": lambda tokens: 1 + 0.01 * (tokens - 1),
     "steep": lambda tokens: 1 + 0.12 * (tokens - 1),
 }
-ACCEPTANCE = {
+ACCEPTANCE: dict[str, Callable[[int, int], float]] = {
     "0": lambda step, request: 0.0,
     "0.3": lambda step, request: 0.3,
     "0.6": lambda step, request: 0.6,
@@ -37,49 +39,73 @@ ACCEPTANCE = {
 
 
 def main() -> None:
-    for batch in (1, 16, 64):
-        choosing, learning = step_times(batch)
-        print(f"batch {batch:3}: choosing {choosing * 1e6:.0f} us, learning {learning * 1e6:.0f} us per step")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--time-only", action="store_true", help="leave the scripted loads out")
+    options = parser.parse_args()
+    times = {}
+    for members in (ONE, THREE):
+        for batch in (1, 4, 16, 64):
+            runs = [step_times(batch, members) for _ in range(3)]
+            choosing, learning = (statistics.median(column) for column in zip(*runs, strict=True))
+            print(
+                f"{len(members)} members, batch {batch:3}: choosing {choosing * 1e6:.0f}, learning "
+                f"{learning * 1e6:.0f}, together {(choosing + learning) * 1e6:.0f} us per step"
+            )
+            times[f"{len(members)} members, batch {batch}"] = (choosing + learning) * 1e6
+    print_json("controller", vars(options), times)
+    if not options.time_only:
+        print_regret()
+
+
+def print_regret() -> None:
     print(f"\n{'acceptance':24}{'pass':7}{'drafting step':15}{'of the optimum':16}of plain")
-    for acceptance, law in ACCEPTANCE.items():
+    for name, law in ACCEPTANCE.items():
         for shape, pass_s in PASSES.items():
             for draft_s in (0.002, 0.12):
-                load = Load(law, pass_s=pass_s, draft_s=(draft_s, 0.0), unread_s=draft_s / 25)
+                load = Load(
+                    [ScriptedMember(law, draft_s=(draft_s, 0.0), unread_s=draft_s / 25)], pass_s=pass_s
+                )
                 runs = [play(load, calibrated(load), NUM_STEPS, seed) for seed in range(3)]
                 best = statistics.mean(run.against_best() for run in runs)
                 plain = statistics.mean(run.against_plain() for run in runs)
-                print(f"{acceptance:24}{shape:7}{draft_s:<15}{best:<16.3f}{plain:.3f}")
+                print(f"{name:24}{shape:7}{draft_s:<15}{best:<16.3f}{plain:.3f}")
 
 
 def calibrated(load: Load) -> AdaptiveDraftLength:
     seconds = {size: load.pass_s(size) for size in (1, 2, 4, 8, 16, 32, 64)}
-    return AdaptiveDraftLength(load.max_draft_tokens, seconds, load.draft_s[0])
+    (one,) = load.members
+    return AdaptiveDraftLength([Member("scripted", one.max_draft_tokens, 1, one.draft_s[0])], seconds)
 
 
-def step_times(batch: int) -> tuple[float, float]:
-    """Mean seconds of ``draft_lengths`` and of ``observe``."""
+def step_times(batch: int, members: list[Member]) -> tuple[float, float]:
+    """Mean seconds of ``choose`` and of ``observe``."""
     rng = np.random.default_rng(0)
-    controller = AdaptiveDraftLength(8, {1: 0.01, 64: 0.02, 512: 0.1}, 0.0005)
-    choosing, learning = [], []
-    for step in range(NUM_STEPS):
-        requests = [DraftRequest(str(place), 1_000, 100 + 3 * step) for place in range(batch)]
-        started = time.perf_counter()
-        lengths = controller.draft_lengths(requests)
-        choosing.append(time.perf_counter() - started)
-        outcomes = []
-        for request, length in zip(requests, lengths, strict=True):
-            accepted = int(rng.integers(0, length + 1))
-            outcomes.append(
-                Outcome(
-                    request.request_id, request.context_len, length, length, accepted, (0,) * (accepted + 1)
-                )
-            )
-        num_tokens = batch + sum(lengths)
-        report = StepReport(outcomes, lengths, 0.0005, 0.01, 0.01 + num_tokens * 1e-4, num_tokens)
-        started = time.perf_counter()
+    controller = AdaptiveDraftLength(members, {1: 0.01, 64: 0.02, 512: 0.1})
+    names = [f"request {place}" for place in range(batch)]
+    context = [100] * batch
+    choosing = learning = 0.0
+    for _ in range(NUM_STEPS):
+        prospects = [rng.integers(0, one.num_prospects + 1, batch).tolist() for one in members]
+        requests = DraftBatch(names, [1_000] * batch, context, [NO_LIMIT] * batch, prospects)
+        started = time.process_time()
+        choice = controller.choose(requests)
+        choosing += time.process_time() - started
+        accepted = [int(rng.binomial(length, 0.6)) for length in choice.lengths]
+        columns = zip(names, context, choice.lengths, accepted, strict=True)
+        outcomes = [
+            Outcome(name, start, length, length, kept, (0,) * (kept + 1))
+            for name, start, length, kept in columns
+        ]
+        context = [start + kept + 1 for start, kept in zip(context, accepted, strict=True)]
+        num_tokens = batch + sum(choice.lengths)
+        propose_s = [0.0005] * len(members)
+        report = StepReport(outcomes, choice, propose_s, 0.01, 0.012 + num_tokens * 1e-4, num_tokens)
+        started = time.process_time()
         controller.observe(report)
-        learning.append(time.perf_counter() - started)
-    return statistics.mean(choosing), statistics.mean(learning)
+        learning += time.process_time() - started
+    return choosing / NUM_STEPS, learning / NUM_STEPS
 
 
 if __name__ == "__main__":

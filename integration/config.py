@@ -23,6 +23,12 @@ from foredraft.integration.sampling_params import describe
 
 BUILTIN_PROPOSERS = ("none", "ngram", "draft", "early_exit")
 AUTO = "auto"
+SINGLE = ("none", AUTO)
+"""What stands alone, never in a list."""
+
+SHARING = ("ngram", "draft", "early_exit")
+"""What ``proposer: auto`` stands for."""
+
 MAX_DRAFT_TOKENS = 32
 PROPOSER_GROUP = "foredraft.proposers"
 
@@ -46,12 +52,16 @@ class Config(BaseModel):
     )
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N; auto = a GPU if there is one")
     proposer: str = Field(
-        "ngram", description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin"
+        "ngram",
+        description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin; several, "
+        "such as ngram,draft, share the requests; auto = those of ngram, draft and early_exit that can "
+        "draft for the model",
     )
     num_draft_tokens: int | str | None = Field(
         None,
         description="tokens drafted per step at most, 1 to 32; auto = chosen for each request and step by "
-        "what it brings and costs, 0 included; null = a fixed number that suits the proposer",
+        "what it brings and costs, 0 included, as always where several proposers share; null = a number that "
+        "suits the proposer",
     )
     verification_rule: Literal["block", "token"] = Field(
         "block",
@@ -78,15 +88,19 @@ class Config(BaseModel):
             raise ValueError("should be auto, cpu, cuda or cuda:N")
         return value
 
-    @field_validator("proposer")
+    @field_validator("proposer", mode="before")
     @classmethod
-    def _known_proposer(cls, value: str) -> str:
-        allowed = allowed_proposers()
-        if value not in allowed:
-            near = get_close_matches(value, allowed, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"should be one of {', '.join(allowed)}{hint}")
-        return value
+    def _known_proposers(cls, value: Any) -> Any:
+        """A list becomes a text with commas."""
+        names = value.split(",") if isinstance(value, str) else value
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            return value  # refused for its type
+        names = [name.strip() for name in names]
+        for name in names:
+            _check_proposer(name, alone=len(names) == 1)
+        if len(set(names)) < len(names):
+            raise ValueError("should name each proposer once")
+        return ",".join(names)
 
     @field_validator("num_draft_tokens", mode="plain")
     @classmethod
@@ -103,10 +117,24 @@ class Config(BaseModel):
         return self
 
 
+def _check_proposer(name: str, *, alone: bool) -> None:
+    allowed = allowed_proposers() if alone else [one for one in allowed_proposers() if one not in SINGLE]
+    if name not in allowed:
+        near = get_close_matches(name, allowed, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        what = "should be one of" if alone else "in a list, should be of"
+        raise ValueError(f"{what} {', '.join(allowed)}{hint}")
+
+
+def proposer_names(config: Config) -> tuple[str, ...]:
+    """The proposers of a configuration; those that ``auto`` stands for, whether they can draft or not."""
+    return SHARING if config.proposer == AUTO else tuple(config.proposer.split(","))
+
+
 def allowed_proposers() -> tuple[str, ...]:
     """The built-in proposers and those that installed packages offer; read without importing torch."""
-    plugins = {point.name for point in entry_points(group=PROPOSER_GROUP)} - set(BUILTIN_PROPOSERS)
-    return (*BUILTIN_PROPOSERS, *sorted(plugins))
+    plugins = {point.name for point in entry_points(group=PROPOSER_GROUP)} - {*BUILTIN_PROPOSERS, AUTO}
+    return (*BUILTIN_PROPOSERS, *sorted(plugins), AUTO)
 
 
 def replaced(config: Config, **values: Any) -> Config:

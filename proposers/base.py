@@ -25,6 +25,8 @@ class DraftContext:
         sampling: the state the draft should sample with.
         cache_rows: [B], the target's cache row of each request; no two running requests share one.
         hidden_states: for a proposer that sets ``needs_hidden_states``, else ``None``.
+        members: [B], which of its members drafts for each request, for a proposer that has several; empty =
+            the first.
     """
 
     request_ids: Sequence[str]
@@ -33,6 +35,7 @@ class DraftContext:
     sampling: SamplingBatch
     cache_rows: Sequence[int] = ()
     hidden_states: HiddenStates | None = None
+    members: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,23 @@ class Proposer(ABC):
 
     needs_hidden_states: bool = False
     """Whether the engine is to keep the target's hidden states for ``DraftContext.hidden_states``."""
+
+    num_prospects: int = 1
+    """How many kinds of drafts ``prospects`` tells apart, 1 or more."""
+
+    @property
+    def members(self) -> Sequence[Proposer]:
+        """What it is made of: itself, for most."""
+        return (self,)
+
+    def prospects(self, request_ids: Sequence[str], token_ids: Sequence[Sequence[int]]) -> Sequence[int]:
+        """What kind of draft each request would get, 1 to ``num_prospects``; 0 = none.
+
+        Acceptance is learned for each kind apart, and how far to draft hangs on it. Cheap, and worked out
+        from committed tokens alone, as the arguments are in ``DraftContext``; whatever hangs on it then
+        leaves the output law alone. ``propose`` may or may not follow.
+        """
+        return [1] * len(request_ids)
 
     @abstractmethod
     def propose(self, context: DraftContext) -> Draft:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
-from foredraft.proposers.ngram_index import NgramIndex
+from foredraft.proposers.ngram_index import Match, NgramIndex
 from foredraft.proposers.ngram_keys import GramSizes
 from foredraft.proposers.output_log import OutputLog
 from foredraft.proposers.shared_store import SharedStore
 from foredraft.verifier import Draft
+
+UNKNOWN = Match(-1, 0)
 
 
 class NgramProposer(Proposer):
@@ -40,7 +42,9 @@ class NgramProposer(Proposer):
         self._sizes = GramSizes(min_n, max_n)
         self._draft_growth = draft_growth
         self._store = SharedStore(shared_store_tokens, self._sizes) if shared_store_tokens != 0 else None
+        self.num_prospects = max_n - min_n + 1 + (self._store is not None)
         self._indexes: dict[str, NgramIndex] = {}
+        self._found: dict[str, Match | None] = {}  # by ``prospects``, until ``propose`` takes it
         self._outputs = OutputLog()
 
     def propose(self, context: DraftContext) -> Draft:
@@ -51,16 +55,30 @@ class NgramProposer(Proposer):
     def _draft_row(self, request_id: str, tokens: Sequence[int], limit: int) -> list[int]:
         if self._store is not None:
             self._outputs.expect(request_id, len(tokens))
+        found = self._found.pop(request_id, UNKNOWN)
         if limit <= 0:
             return []
+        match = self._look_up(request_id, tokens) if found is UNKNOWN else found
+        if match is not None:
+            return _continue_from(tokens, match.end, min(limit, self._trusted_length(match.length, limit)))
+        return self._store.find(tokens, limit) if self._store is not None else []
+
+    def prospects(self, request_ids: Sequence[str], token_ids: Sequence[Sequence[int]]) -> Sequence[int]:
+        """See ``Proposer.prospects``: matches by their length, then what other requests' outputs bring."""
+        return [self._prospect(*pair) for pair in zip(request_ids, token_ids, strict=True)]
+
+    def _prospect(self, request_id: str, tokens: Sequence[int]) -> int:
+        match = self._found[request_id] = self._look_up(request_id, tokens)
+        if match is not None:
+            return match.length - self._sizes.min_n + 1
+        return self.num_prospects if self._store is not None and self._store.find(tokens, 1) else 0
+
+    def _look_up(self, request_id: str, tokens: Sequence[int]) -> Match | None:
         index = self._indexes.get(request_id)
         if index is None:
             index = self._indexes[request_id] = NgramIndex(self._sizes)
         index.catch_up(tokens)
-        match = index.find(tokens)
-        if match is not None:
-            return _continue_from(tokens, match.end, min(limit, self._trusted_length(match.length, limit)))
-        return self._store.find(tokens, limit) if self._store is not None else []
+        return index.find(tokens)
 
     def _trusted_length(self, matched: int, limit: int) -> int:
         if self._draft_growth == 0 or matched == self._sizes.max_n:
@@ -73,6 +91,7 @@ class NgramProposer(Proposer):
 
     def release(self, request_id: str, reason: ReleaseReason) -> None:
         self._indexes.pop(request_id, None)
+        self._found.pop(request_id, None)
         output = self._outputs.pop(request_id)
         if self._store is not None and reason == "finished":
             self._store.add(output)

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from foredraft.scheduler.length_search import Plan
+from foredraft.scheduler.members import Member
 from foredraft.scheduler.speculation import Decision
 
 SHOWN_PLACES = 4
 
 
-def explanation(decision: Decision, step: int, num_requests: int) -> str:
-    """Why a step drafts as it does: acceptance, costs, and tokens per second of the lengths in question."""
-    plain_s, chosen_s = decision.costs_s
-    rates = ", ".join(f"{length}: {rate:.1f}" for length, rate in decision.candidates.items())
-    acceptance = " ".join(f"{share:.2f}" for share in decision.acceptance[:SHOWN_PLACES])
-    return (
-        f"step {step}, batch {num_requests}: draft {decision.num_draft_tokens} ({decision.reason}); "
-        f"accepted by place {acceptance}; step {plain_s * 1e3:.2f} ms plain, {chosen_s * 1e3:.2f} ms so; "
-        f"predicted tokens/s {rates}"
+def explanation(decision: Decision, plan: Plan, members: Sequence[Member]) -> str:
+    """Why a step drafts as it does: acceptance, costs, and tokens per second of what it could do."""
+    chosen = " + ".join(
+        f"{member.name} {depth}" for member, depth in zip(members, plan.depths, strict=True) if depth
     )
+    accepted = "; ".join(
+        f"{name} {' '.join(f'{share:.2f}' for share in shares[:SHOWN_PLACES])}"
+        for name, shares in decision.acceptance.items()
+    )
+    rates = ", ".join(f"{name}: {rate:.1f}" for name, rate in decision.candidates.items())
+    return (
+        f"draft {chosen or 'nothing'} ({decision.reason}); accepted by place: {accepted}; "
+        f"plain step {decision.plain_step_s * 1e3:.2f} ms; "
+        f"predicted tokens/s {decision.predicted_tokens_per_s:.1f}, by length: {rates}"
+    )
+
+
+def arm_names(members: Sequence[Member]) -> list[str]:
+    """A name for each arm but arm 0 (see ``members.Arms``): the member's, and what it says of a request."""
+    return [
+        member.name if member.num_prospects == 1 else f"{member.name}/{prospect}"
+        for member in members
+        for prospect in range(1, member.num_prospects + 1)
+    ]

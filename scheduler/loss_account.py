@@ -11,25 +11,24 @@ MOST_STEPS = 10.0
 
 
 class LossAccount:
-    """Seconds that may be lost. Every step adds the allowance, and what its drafts gained or lost.
+    """Plain steps that may be lost. Every step adds the allowance, and what its drafts gained or lost.
 
-    Drafts need a positive balance. So whatever acceptance does, the time is at most that of plain decoding,
-    plus 1 %, plus a few steps: the promise of never being slower rests on this and on no estimate of
-    acceptance. It does rest on the estimated cost of a plain step.
+    Drafts need a positive balance. So over any N steps that begin with a balance of b, drafts lose at most
+
+        b + ALLOWANCE * N + (what one step lost)
+
+    plain steps in all, whatever acceptance does: the promise of never being slower rests on this and on no
+    estimate of acceptance. It does rest on the estimated cost of a plain step.
     """
 
     def __init__(self) -> None:
-        self._steps = START_STEPS
+        self.balance = START_STEPS
 
     @property
     def open(self) -> bool:
         """Whether drafts may be tried at all."""
-        return self._steps > 0
+        return self.balance > 0
 
-    def affords(self, loss_s: float, plain_step_s: float) -> bool:
-        """Whether a probe that brings nothing could be paid."""
-        return loss_s <= self._steps * plain_step_s
-
-    def settle(self, gain_s: float, plain_step_s: float) -> None:
-        """After a step: seconds that its drafts gained (or lost, below 0), and those of a step without."""
-        self._steps = min(self._steps + ALLOWANCE + gain_s / max(plain_step_s, 1e-9), MOST_STEPS)
+    def settle(self, gain: float) -> None:
+        """After a step: what its drafts gained (lost, below 0), in plain steps."""
+        self.balance = min(self.balance + ALLOWANCE + gain, MOST_STEPS)

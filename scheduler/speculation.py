@@ -8,26 +8,46 @@ from dataclasses import dataclass, field
 
 from foredraft.proposers import Outcome
 
+NO_LIMIT = 1_000_000
+
 
 @dataclass(frozen=True)
-class DraftRequest:
-    """What a controller may know of a request before a step. Nothing hangs on tokens not yet committed.
+class DraftBatch:
+    """What a controller may know of B requests before a step. Nothing hangs on tokens not yet committed.
 
     Attributes:
-        room: draft tokens it could still use before ``max_tokens`` or the context limit; 0 or less = none.
-        context_len: committed tokens, prompt and output.
-        max_draft_tokens: its own limit; ``None`` = the controller's, 0 = no speculation.
+        request_ids: [B].
+        rooms: [B], tokens each could still use before ``max_tokens`` or the context limit; 0 or less = none.
+        context_lens: [B], committed tokens, prompt and output.
+        limits: [B], each request's own limit; ``NO_LIMIT`` = the controller's, 0 = no speculation.
+        prospects: [M][B], what each member of the proposer says of each request (``Proposer.prospects``);
+            empty = nothing is said.
+        num_prefill_tokens: prompt tokens that share the pass.
     """
 
-    request_id: str
-    room: int
-    context_len: int = 0
-    max_draft_tokens: int | None = None
+    request_ids: Sequence[str]
+    rooms: Sequence[int]
+    context_lens: Sequence[int]
+    limits: Sequence[int]
+    prospects: Sequence[Sequence[int]] = ()
+    num_prefill_tokens: int = 0
 
-    def cap(self, max_draft_tokens: int) -> int:
-        """The largest length it may be given by a controller with that limit."""
-        own = max_draft_tokens if self.max_draft_tokens is None else self.max_draft_tokens
-        return max(0, min(own, max_draft_tokens, self.room))
+    def caps(self, most: int) -> list[int]:
+        """[B], the largest length each may be given by a controller whose limit is ``most``."""
+        return [max(0, min(most, *both)) for both in zip(self.rooms, self.limits, strict=True)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a step drafts.
+
+    Attributes:
+        lengths: [B], tokens each request may draft; 0 = none.
+        members: [B], which member of the proposer drafts them; empty = it has only one.
+    """
+
+    lengths: list[int]
+    members: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -36,16 +56,16 @@ class StepReport:
 
     Attributes:
         outcomes: of the requests that got tokens.
-        asked: the length each of them was given, in the same order.
-        propose_s, target_s, step_s: seconds of drafting, of the target pass with the verdict, and of the
-            whole step.
+        choice: what they were given, in the same order.
+        propose_s: seconds of drafting, by member.
+        target_s, step_s: seconds of the target pass with the verdict, and of the whole step.
         num_tokens: tokens in the target pass, drafts and prompts included.
         num_prefill_tokens: of which prompt tokens.
     """
 
     outcomes: Sequence[Outcome]
-    asked: Sequence[int]
-    propose_s: float
+    choice: Choice
+    propose_s: Sequence[float]
     target_s: float
     step_s: float
     num_tokens: int
@@ -61,18 +81,18 @@ class Decision:
         num_probes: requests that draft beyond the plan, to learn.
         predicted_tokens_per_s: emitted tokens over seconds of the step; 0 where it is not predicted.
         reason: in a few words.
-        candidates: the same for each length in question. This and the rest are given when the plan changes.
-        acceptance: of the requests together, at each place: how often a token asked for there is accepted.
-        costs_s: seconds of a step without drafts, and of the chosen one.
+        candidates: the same for other choices, by name. This and the rest are given when the plan changes.
+        acceptance: by arm (see ``acceptance``), at each place: how often a token asked for there is accepted.
+        plain_step_s: seconds of a step without drafts.
     """
 
     num_draft_tokens: int
     num_probes: int
     predicted_tokens_per_s: float
     reason: str
-    candidates: Mapping[int, float] = field(default_factory=dict)
-    acceptance: Sequence[float] = ()
-    costs_s: tuple[float, float] = (0.0, 0.0)
+    candidates: Mapping[str, float] = field(default_factory=dict)
+    acceptance: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    plain_step_s: float = 0.0
 
 
 class DraftLengthController(ABC):
@@ -83,20 +103,19 @@ class DraftLengthController(ABC):
 
     Attributes:
         max_draft_tokens: the largest length it chooses.
+        uses_prospects: whether it looks at ``DraftBatch.prospects``.
         decision: the last one; ``None`` where nothing is decided.
         on_change: called with a line of text when the plan changes.
     """
 
     max_draft_tokens: int
+    uses_prospects: bool = False
     decision: Decision | None = None
     on_change: Callable[[str], None] | None = None
 
     @abstractmethod
-    def draft_lengths(self, requests: Sequence[DraftRequest], num_prefill_tokens: int = 0) -> list[int]:
-        """One length per request, 0 = do not draft.
-
-        ``num_prefill_tokens`` prompt tokens share the pass.
-        """
+    def choose(self, batch: DraftBatch) -> Choice:
+        """What each request drafts in the next step."""
 
     def observe(self, report: StepReport) -> None:  # noqa: B027 - learning is optional
         """Learn from a step. Called once after each that yielded tokens."""
@@ -117,5 +136,5 @@ class FixedDraftLength(DraftLengthController):
             raise ValueError(f"num_draft_tokens must be a whole number, 0 or more, got {num_draft_tokens!r}")
         self.max_draft_tokens = num_draft_tokens
 
-    def draft_lengths(self, requests: Sequence[DraftRequest], num_prefill_tokens: int = 0) -> list[int]:
-        return [request.cap(self.max_draft_tokens) for request in requests]
+    def choose(self, batch: DraftBatch) -> Choice:
+        return Choice(batch.caps(self.max_draft_tokens))

@@ -63,6 +63,10 @@ class StepCost:
         """Predicted seconds for each number of tokens in the pass."""
         return self._curve(num_requests).seconds(num_tokens)
 
+    def pass_s(self, num_requests: int, num_tokens: int) -> float:
+        """The same for one number."""
+        return float(self.seconds(num_requests, np.array(float(num_tokens))))
+
     def observe(self, num_requests: int, num_tokens: int, seconds: float) -> None:
         """Learn from a step."""
         self._curve(num_requests).observe(num_tokens, math.log(max(seconds, 1e-9)))

@@ -23,8 +23,8 @@ class DraftProbs:
             beyond it is ignored.
         support_ids: which token each of the S entries stands for. ``None``: dense, S = V and entry v is
             token v. [S] int64: the same tokens everywhere (a trimmed head). [R, K, S] int64: its own tokens
-            per position (top-k, remote drafts). Ids are distinct within one position; every other token has
-            draft probability 0.
+            per position (top-k, remote drafts). Ids are distinct within one position, but for entries of
+            probability 0; every other token has draft probability 0.
     """
 
     rows: Tensor

@@ -142,4 +142,4 @@ def _dense_draft_probs(probs: DraftProbs | None, req_idx: int, length: int, voca
     if probs.support_ids is None:
         return reported
     support = probs.support_ids.expand_as(probs.probs)[entry, :length]
-    return torch.zeros(length, vocab_size, dtype=torch.float64).scatter_(1, support, reported)
+    return torch.zeros(length, vocab_size, dtype=torch.float64).scatter_add_(1, support, reported)

@@ -11,8 +11,9 @@ from foredraft.integration.align.measure import controlled_by
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.scheduler.speculation import (
+    Choice,
+    DraftBatch,
     DraftLengthController,
-    DraftRequest,
     FixedDraftLength,
     StepReport,
 )
@@ -188,9 +189,9 @@ class _Rotation(DraftLengthController):
             return True
         return self.num_rounds < MAX_ROUNDS and time.monotonic() < deadline
 
-    def draft_lengths(self, requests: Sequence[DraftRequest], num_prefill_tokens: int = 0) -> list[int]:
-        self.out_of_room = min(request.room for request in requests) < self.max_draft_tokens
-        return [request.cap(len(self._round)) for request in requests]
+    def choose(self, batch: DraftBatch) -> Choice:
+        self.out_of_room = min(batch.rooms) < self.max_draft_tokens
+        return Choice(batch.caps(len(self._round)))
 
     def observe(self, report: StepReport) -> None:
         outcomes = report.outcomes
@@ -199,7 +200,7 @@ class _Rotation(DraftLengthController):
         if any(outcome.num_drafted != len(self._round) for outcome in outcomes):
             self._num_misses += 1  # what such a step took is the cost of nothing we ask about
             return
-        draft_s = report.propose_s if self._round else 0.0
+        draft_s = sum(report.propose_s) if self._round else 0.0
         self._round.append(_StepTimes(report.target_s, draft_s, report.step_s, outcomes[0].block_start))
         if len(self._round) > self.max_draft_tokens:
             self._rounds.append(self._round)

@@ -12,8 +12,9 @@ from foredraft.integration.align.counts import AcceptanceCounts, total
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.scheduler.speculation import (
+    Choice,
+    DraftBatch,
     DraftLengthController,
-    DraftRequest,
     FixedDraftLength,
     StepReport,
 )
@@ -124,10 +125,10 @@ class _Recorder(FixedDraftLength):
         self._acceptance = acceptance
         self._seen: set[int] = set()
 
-    def draft_lengths(self, requests: Sequence[DraftRequest], num_prefill_tokens: int = 0) -> list[int]:
-        lengths = super().draft_lengths(requests)
-        self._acceptance.num_allowed_tokens += sum(lengths)
-        return lengths
+    def choose(self, batch: DraftBatch) -> Choice:
+        choice = super().choose(batch)
+        self._acceptance.num_allowed_tokens += sum(choice.lengths)
+        return choice
 
     def observe(self, report: StepReport) -> None:
         for outcome in report.outcomes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TypeVar
 
-from foredraft.integration.config import Config, fixed_draft_tokens, replaced
+from foredraft.integration.config import AUTO, Config, fixed_draft_tokens, replaced
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
@@ -59,6 +59,8 @@ def align_config(loaded: LoadedConfig, draft_tokens: int | None) -> Config:
     proposer = "draft" if origins["proposer"] == "default" else config.proposer
     if proposer == "none":
         raise UserError("proposer: none drafts nothing, so there is nothing to measure (default: draft)")
+    if proposer == AUTO or "," in proposer:
+        raise UserError(f"proposer: {proposer} is several; align measures one at a time (default: draft)")
     tokens = ALIGN_TOKENS if origins["sampling.max_tokens"] == "default" else config.sampling.max_tokens
     return replaced(
         config,

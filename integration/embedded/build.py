@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from foredraft.integration.config import AUTO, Config, fixed_draft_tokens
-from foredraft.integration.embedded.calibration import pass_seconds
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.controller import build_controller, most_draft_tokens
 from foredraft.integration.embedded.decoder import SlotDecoder
-from foredraft.integration.embedded.draft_loading import LoadedDraft, load_draft
+from foredraft.integration.embedded.draft_loading import LoadedDraft
+from foredraft.integration.embedded.drafting_parts import build_proposer, load_parts
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.exit_decoder import ExitDecoder
-from foredraft.integration.embedded.exit_loading import LoadedExit, load_exit
+from foredraft.integration.embedded.exit_loading import LoadedExit
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory, plan_memory, workspace_bytes
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
-from foredraft.proposers import DraftDecoder, Proposer, create_proposer
-from foredraft.proposers.token_by_token import TokenByTokenProposer
-from foredraft.scheduler import AdaptiveDraftLength, DraftLengthController, FixedDraftLength
 
 __all__ = ["Target", "build_engine", "load_target"]
-
-DRAFT_TOKENS = 8
-"""Drafted per step where neither the configuration nor a draft model says how many: right for ``ngram``."""
-
-AUTO_DRAFT_TOKENS = 16
-AUTO_MODEL_DRAFT_TOKENS = 8
-"""The most that ``num_draft_tokens: auto`` chooses; the second where every token drafted costs a pass."""
 
 EXIT_STATES = 64
 """Positions of a row whose states are kept for an exit head. It reads the newest one; passes verify less."""
@@ -40,15 +28,16 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
         UserError: the proposer is not available, its model does not fit the target, or memory does not
             suffice.
     """
-    draft = load_draft(config, target) if config.proposer == "draft" else None
-    early_exit = load_exit(config.early_exit, target) if config.proposer == "early_exit" else None
-    trained = draft or early_exit
-    num_draft_tokens = _num_draft_tokens(config, trained)
+    parts = load_parts(config, target)
+    draft, early_exit = parts.draft, parts.early_exit
     plan = plan_memory(config.engine, _bytes_per_position(target, draft, early_exit), target.max_len)
-    workspace = workspace_bytes(plan.num_rows, num_draft_tokens, target.vocab_size, drawn=trained is not None)
     kept_states = _kept_states(draft, early_exit, plan)
-    states = 0 if draft else plan.num_rows * kept_states * _state_bytes(target)  # a draft's are in the plan
-    check_free_memory(plan.num_bytes + workspace + states, target.device)
+    num_bytes = plan.num_bytes + workspace_bytes(
+        plan.num_rows, most_draft_tokens(config, parts), target.vocab_size, drawn=bool(parts.trained)
+    )
+    if draft is None or not draft.reads_states:  # else they are in the plan
+        num_bytes += plan.num_rows * kept_states * _state_bytes(target)
+    check_free_memory(num_bytes, target.device)
     decoder = SlotDecoder(
         target.prepared,
         plan.num_rows,
@@ -58,65 +47,17 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
         keep_states=kept_states,
         exit_head=early_exit.trained_head if early_exit else None,
     )
-    proposer = create_proposer(config.proposer, _proposer_options(config, decoder, draft, early_exit))
+    proposer = build_proposer(config, decoder, parts)
     return EmbeddedEngine(
         decoder,
         proposer,
-        _controller(config, target, decoder, proposer, num_draft_tokens),
+        build_controller(config, target, decoder, proposer, parts),
         tokenizer=target.tokenizer,
         eos_ids=target.eos_ids,
         rule=config.verification_rule,
         prefill_chunk=config.engine.prefill_chunk_tokens,
         seed=config.engine.seed,
     )
-
-
-def _num_draft_tokens(config: Config, trained: LoadedDraft | LoadedExit | None) -> int:
-    """Tokens drafted per step at most."""
-    if config.num_draft_tokens == AUTO:
-        return AUTO_MODEL_DRAFT_TOKENS if trained else AUTO_DRAFT_TOKENS
-    return fixed_draft_tokens(config) or (trained.num_draft_tokens if trained else DRAFT_TOKENS)
-
-
-def _controller(
-    config: Config, target: Target, decoder: SlotDecoder, proposer: Proposer | None, num_draft_tokens: int
-) -> DraftLengthController:
-    if config.num_draft_tokens != AUTO or proposer is None:
-        return FixedDraftLength(num_draft_tokens)
-    if not config.engine.calibrate:
-        return AdaptiveDraftLength(num_draft_tokens)
-    name = f"{target.fingerprint} {target.dtype} {config.engine.forward}"
-    draft_step_s = 0.0
-    if isinstance(proposer, TokenByTokenProposer) and not proposer.needs_hidden_states:
-        draft_step_s = pass_seconds(proposer.decoder, f"draft {config.draft.model} of {name}")[1]
-    return AdaptiveDraftLength(num_draft_tokens, pass_seconds(decoder, name), draft_step_s)
-
-
-def _proposer_options(
-    config: Config, decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
-) -> dict[str, Any]:
-    trained = draft or early_exit
-    if trained is not None:
-        return {
-            "decoder": _drafting_decoder(decoder, draft, early_exit),
-            "head_ids": trained.head_ids,
-            "reads_states": trained.reads_states,
-            "min_confidence": getattr(config, config.proposer).min_confidence,
-        }
-    if config.proposer in type(config).model_fields:
-        options: dict[str, Any] = getattr(config, config.proposer).model_dump()
-        return options
-    return {}
-
-
-def _drafting_decoder(
-    decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
-) -> DraftDecoder:
-    if early_exit is not None:
-        return ExitDecoder(decoder, early_exit.head)
-    assert draft is not None, "one of the two drafts"
-    capacity = min(decoder.capacity, draft.max_len)
-    return SlotDecoder(draft.prepared, decoder.num_rows, capacity, draft.max_len, draft.vocab_size)
 
 
 def _kept_states(draft: LoadedDraft | None, early_exit: LoadedExit | None, plan: MemoryPlan) -> int:

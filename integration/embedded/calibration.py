@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from foredraft.integration.models.cache import cache_root
-from foredraft.proposers.decoder import Decoder, Tokens
+from foredraft.proposers.decoder import DraftDecoder, Tokens
 from foredraft.scheduler.step_cost import SIZES
 
 LARGEST_PASS = 64
@@ -21,22 +22,23 @@ MAX_SECONDS = 1.0
 """Of all rounds but the first."""
 
 
-def pass_seconds(decoder: Decoder, name: str) -> dict[int, float]:
+def pass_seconds(decoder: DraftDecoder, name: str, sizes: Sequence[int] = SIZES) -> dict[int, float]:
     """Seconds by tokens in a pass, head included; from the cache if this model was timed here before.
 
     Args:
         decoder: idle; its first row is used and left empty.
         name: of the model and the format it is computed in.
+        sizes: tokens in the passes; up to ``LARGEST_PASS``, and to what the decoder holds.
     """
     path = cache_root() / "pass_times" / f"{_key(decoder, name)}.json"
     with contextlib.suppress(OSError, ValueError, AttributeError):
         return {int(size): float(seconds) for size, seconds in json.loads(path.read_text()).items()}
-    measured = _measure(decoder)
+    measured = _measure(decoder, sizes)
     _keep(path, measured)
     return measured
 
 
-def _key(decoder: Decoder, name: str) -> str:
+def _key(decoder: DraftDecoder, name: str) -> str:
     on_gpu = decoder.device.type == "cuda"
     device = (
         torch.cuda.get_device_name(decoder.device) if on_gpu else f"cpu {torch.get_num_threads()} threads"
@@ -53,9 +55,9 @@ def _keep(path: Path, measured: dict[int, float]) -> None:
         temporary.replace(path)
 
 
-def _measure(decoder: Decoder) -> dict[int, float]:
+def _measure(decoder: DraftDecoder, wanted: Sequence[int]) -> dict[int, float]:
     """The quickest of a few rounds over all sizes: what disturbs a machine only ever makes it slower."""
-    sizes = [size for size in SIZES if size <= min(LARGEST_PASS, decoder.capacity, decoder.max_len)]
+    sizes = [size for size in wanted if size <= min(LARGEST_PASS, decoder.capacity, decoder.max_len)]
     _timed(decoder, 1)  # what happens once per process
     seconds = {size: _timed(decoder, size) for size in sizes}
     deadline = time.monotonic() + MAX_SECONDS
@@ -67,7 +69,7 @@ def _measure(decoder: Decoder) -> dict[int, float]:
     return seconds
 
 
-def _timed(decoder: Decoder, size: int) -> float:
+def _timed(decoder: DraftDecoder, size: int) -> float:
     """Seconds of one pass over ``size`` tokens of an empty row."""
     tokens = Tokens(torch.zeros(size, dtype=torch.int64, device=decoder.device), [0], [0], [size])
     decoder.truncate(0, 0)

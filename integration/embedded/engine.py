@@ -28,9 +28,16 @@ from foredraft.integration.embedded.sequence import Request, Sequence
 from foredraft.integration.engine import Engine, RequestOutput
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
+from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
 from foredraft.proposers.decoder import Decoder
-from foredraft.scheduler.speculation import DraftLengthController, DraftRequest, StepReport
+from foredraft.scheduler.speculation import (
+    NO_LIMIT,
+    Choice,
+    DraftBatch,
+    DraftLengthController,
+    StepReport,
+)
 from foredraft.verifier import PADDING, Draft, SamplingBatch, Verdict, request_key, verify
 
 logger = logging.getLogger(__name__)
@@ -161,9 +168,9 @@ class EmbeddedEngine(Engine):
         before = dict(self.metrics.seconds)
         sampled = [row for row in rows if row.samples]
         sampling = sampling_batch([row.sequence for row in sampled], self.decoder.device)
-        asked = self._draft_lengths(rows, sampled)
+        choice = self._choose(rows, sampled)
         with self.metrics.timed("propose"):
-            draft, drafted = self._propose(sampled, asked, sampling)
+            draft, drafted = self._propose(sampled, choice, sampling)
         with self.metrics.timed("forward"):
             logits = self._target_pass(rows, sampled, drafted)
         if not sampled:
@@ -176,17 +183,15 @@ class EmbeddedEngine(Engine):
         if self.proposer is not None:
             with self._guarded("observe"):
                 self.proposer.observe(outcomes)
-        num_tokens = sum(row.num_new for row in rows) + sum(map(len, drafted))
         spent = {phase: self.metrics.seconds[phase] - seconds for phase, seconds in before.items()}
-        asked_of = {row.sequence.sequence_id: length for row, length in zip(sampled, asked, strict=True)}
         self.controller.observe(
             StepReport(
                 outcomes=outcomes,
-                asked=[asked_of[outcome.request_id] for outcome in outcomes],
-                propose_s=spent["propose"],
+                choice=_choice_for(outcomes, sampled, choice),
+                propose_s=self._seconds_by_member(spent["propose"]),
                 target_s=spent["forward"] + spent["sample"],
                 step_s=time.perf_counter() - started,
-                num_tokens=num_tokens,
+                num_tokens=sum(row.num_new for row in rows) + sum(map(len, drafted)),
                 num_prefill_tokens=_num_prefill_tokens(rows),
             )
         )
@@ -221,40 +226,64 @@ class EmbeddedEngine(Engine):
             rows.append(ScheduledRow(sequence, sequence.row, start, num_new, samples=num_new == pending))
         return rows
 
-    def _draft_lengths(self, rows: list[ScheduledRow], sampled: list[ScheduledRow]) -> list[int]:
-        """How many tokens each sampling row may draft."""
+    def _choose(self, rows: list[ScheduledRow], sampled: list[ScheduledRow]) -> Choice:
+        """How many tokens each sampling row may draft, and with what."""
         if self.proposer is None or not sampled:
-            return [0] * len(sampled)
-        requests = [
-            DraftRequest(
-                row.sequence.sequence_id,
-                room=row.sequence.room - 1 if row.decodes else 0,
-                context_len=len(row.sequence.token_ids),
-                max_draft_tokens=row.sequence.params.num_draft_tokens,
-            )
-            for row in sampled
+            return Choice([0] * len(sampled))
+        limits = [row.sequence.params.num_draft_tokens for row in sampled]
+        rooms = [row.sequence.room - 1 if row.decodes else 0 for row in sampled]
+        batch = DraftBatch(
+            request_ids=[row.sequence.sequence_id for row in sampled],
+            rooms=rooms,
+            context_lens=[len(row.sequence.token_ids) for row in sampled],
+            limits=[NO_LIMIT if limit is None else limit for limit in limits],
+            prospects=self._prospects(sampled, rooms) if self.controller.uses_prospects else (),
+            num_prefill_tokens=_num_prefill_tokens(rows),
+        )
+        choice = self.controller.choose(batch)
+        self.metrics.count_choice(batch, choice, self.controller.decision)
+        return choice
+
+    def _prospects(self, rows: list[ScheduledRow], rooms: list[int]) -> list[list[int]]:
+        """What each member of the proposer says of the rows that may draft; 0 for the others."""
+        assert self.proposer is not None, "asked only with one"
+        open_rows = [
+            place
+            for place, (row, room) in enumerate(zip(rows, rooms, strict=True))
+            if room > 0 and row.sequence.params.num_draft_tokens != 0
         ]
-        asked = self.controller.draft_lengths(requests, _num_prefill_tokens(rows))
-        self.metrics.count_lengths(requests, asked, self.controller.decision)
-        return asked
+        request_ids = [rows[place].sequence.sequence_id for place in open_rows]
+        token_ids = [rows[place].sequence.token_ids for place in open_rows]
+        prospects = [[0] * len(rows) for _ in self.proposer.members]
+        with self._guarded("prospects"):
+            for own, member in zip(prospects, self.proposer.members, strict=True):
+                said = member.prospects(request_ids, token_ids)
+                for place, prospect in zip(open_rows, said, strict=True):
+                    own[place] = min(max(int(prospect), 0), member.num_prospects)
+        return prospects
 
     def _propose(
-        self, rows: list[ScheduledRow], allowed: list[int], sampling: SamplingBatch
+        self, rows: list[ScheduledRow], choice: Choice, sampling: SamplingBatch
     ) -> tuple[Draft, list[list[int]]]:
         """The draft of every sampling row; empty where it may not draft or the proposer failed."""
-        if self.proposer is not None and any(allowed):
+        if self.proposer is not None and any(choice.lengths):
             context = DraftContext(
                 request_ids=[row.sequence.sequence_id for row in rows],
                 token_ids=[row.sequence.token_ids for row in rows],
-                max_draft_tokens=allowed,
+                max_draft_tokens=choice.lengths,
                 sampling=sampling,
                 cache_rows=[row.row for row in rows],
                 hidden_states=self.decoder.hidden_states,
+                members=choice.members,
             )
             with self._guarded("propose"):
                 draft = self.proposer.propose(context)
-                return draft, checked_draft(draft, allowed, self.decoder.vocab_size)
+                return draft, checked_draft(draft, choice.lengths, self.decoder.vocab_size)
         return Draft.from_lists([[] for _ in rows], self.decoder.device), [[] for _ in rows]
+
+    def _seconds_by_member(self, seconds: float) -> list[float]:
+        """Seconds of drafting, split up where several members drafted."""
+        return self.proposer.seconds if isinstance(self.proposer, AutoProposer) else [seconds]
 
     def _target_pass(
         self, rows: list[ScheduledRow], sampled: list[ScheduledRow], drafted: list[list[int]]
@@ -378,3 +407,13 @@ def _append(sequence: Sequence, emitted: list[int]) -> int:
 
 def _num_prefill_tokens(rows: list[ScheduledRow]) -> int:
     return sum(row.num_new for row in rows if not row.decodes)
+
+
+def _choice_for(outcomes: List[Outcome], rows: list[ScheduledRow], choice: Choice) -> Choice:
+    """What the requests with an outcome were given: all, but for those aborted meanwhile."""
+    if len(outcomes) == len(rows):
+        return choice
+    place_of = {row.sequence.sequence_id: place for place, row in enumerate(rows)}
+    places = [place_of[outcome.request_id] for outcome in outcomes]
+    members = [choice.members[place] for place in places] if choice.members else []
+    return Choice([choice.lengths[place] for place in places], members)

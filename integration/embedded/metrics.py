@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from foredraft.proposers.base import Outcome
-from foredraft.scheduler.speculation import Decision, DraftRequest
+from foredraft.scheduler.speculation import Choice, Decision, DraftBatch
 
 PHASES = ("propose", "forward", "sample", "total")
 
@@ -23,6 +23,7 @@ class EngineMetrics:
         accepted_per_position: how often the draft token at each place of a block was accepted.
         verified_per_position: how often there was one.
         length_counts: how often a request that could draft was given each length.
+        member_counts: how often each member of a proposer that has several drafted for a request.
         num_probes: drafts beyond the plan, to learn.
         predicted_tokens_per_s: of the last decision; ``None`` before one.
             ``num_emitted_tokens / seconds["total"]`` is what came of them.
@@ -38,16 +39,18 @@ class EngineMetrics:
     accepted_per_position: list[int] = field(default_factory=list)
     verified_per_position: list[int] = field(default_factory=list)
     length_counts: Counter[int] = field(default_factory=Counter)
+    member_counts: Counter[int] = field(default_factory=Counter)
     num_probes: int = 0
     predicted_tokens_per_s: float | None = None
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
 
-    def count_lengths(
-        self, requests: Sequence[DraftRequest], lengths: Sequence[int], decision: Decision | None
-    ) -> None:
+    def count_choice(self, batch: DraftBatch, choice: Choice, decision: Decision | None) -> None:
         """Add what a controller chose."""
         self.length_counts.update(
-            length for request, length in zip(requests, lengths, strict=True) if request.room > 0
+            length for room, length in zip(batch.rooms, choice.lengths, strict=True) if room > 0
+        )
+        self.member_counts.update(
+            member for length, member in zip(choice.lengths, choice.members, strict=False) if length
         )
         if decision is not None:
             self.num_probes += decision.num_probes

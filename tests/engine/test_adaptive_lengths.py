@@ -14,8 +14,17 @@ from toys import ScriptedProposer, TableDecoder, oracle_of, random_prompts, run_
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import DraftContext, Proposer
+from foredraft.proposers.auto import AutoProposer
+from foredraft.proposers.merged_draft import merged_draft
 from foredraft.proposers.ngram import NgramProposer
-from foredraft.scheduler import AdaptiveDraftLength, DraftLengthController, DraftRequest, StepReport
+from foredraft.scheduler import (
+    AdaptiveDraftLength,
+    Choice,
+    DraftBatch,
+    DraftLengthController,
+    Member,
+    StepReport,
+)
 from foredraft.verifier import Draft
 
 VOCAB, START = 8, 5
@@ -27,30 +36,41 @@ GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
 class Clocked(AdaptiveDraftLength):
     """The controller under a clock that is made up, so that a run repeats."""
 
-    def __init__(self, max_draft_tokens: int, token_s: float, draft_s: float) -> None:
-        super().__init__(max_draft_tokens)
+    def __init__(self, max_draft_tokens: int, token_s: float, draft_s: float, num_members: int = 1) -> None:
+        super().__init__([Member(str(place), max_draft_tokens, 3) for place in range(num_members)])
         self._token_s, self._draft_s = token_s, draft_s
 
     def observe(self, report: StepReport) -> None:
-        propose_s = self._draft_s * max(report.asked)
+        propose_s = [self._draft_s * max(report.choice.lengths)] * len(self.members)
         target_s = 1 + self._token_s * report.num_tokens
-        super().observe(replace(report, propose_s=propose_s, target_s=target_s, step_s=propose_s + target_s))
+        step_s = sum(propose_s) + target_s
+        super().observe(replace(report, propose_s=propose_s, target_s=target_s, step_s=step_s))
 
 
 class Erratic(DraftLengthController):
-    """Reacts to each request's last outcome as strongly as can be: long after a hit, short after a miss."""
+    """Reacts to each request's last outcome as strongly as can be: long after a hit, short after a miss.
 
-    def __init__(self, max_draft_tokens: int) -> None:
+    With several members the last token also says which one drafts next.
+    """
+
+    def __init__(self, max_draft_tokens: int, num_members: int = 1) -> None:
         self.max_draft_tokens = max_draft_tokens
+        self._num_members = num_members
         self._wanted: dict[str, int] = {}
+        self._member: dict[str, int] = {}
 
-    def draft_lengths(self, requests: Sequence[DraftRequest], num_prefill_tokens: int = 0) -> list[int]:
-        return [min(self._wanted.get(one.request_id, 2), one.cap(self.max_draft_tokens)) for one in requests]
+    def choose(self, batch: DraftBatch) -> Choice:
+        wanted = [self._wanted.get(name, 2) for name in batch.request_ids]
+        return Choice(
+            [min(pair) for pair in zip(wanted, batch.caps(self.max_draft_tokens), strict=True)],
+            [self._member.get(name, 0) for name in batch.request_ids],
+        )
 
     def observe(self, report: StepReport) -> None:
         for outcome in report.outcomes:
             token = outcome.committed_ids[-1]
             self._wanted[outcome.request_id] = 3 if outcome.num_accepted else token % 2
+            self._member[outcome.request_id] = (token + outcome.num_accepted) % self._num_members
 
 
 class Peeking(DrawingProposer):
@@ -175,4 +195,87 @@ def test_the_metrics_say_what_was_promised() -> None:
     run_tokens(engine, random_prompts(2), GREEDY)
     assert engine.metrics.predicted_tokens_per_s is not None
     assert engine.metrics.predicted_tokens_per_s > 0
-    assert not engine.controller._slots._slots, "every request was released"  # type: ignore[attr-defined]
+    assert len(engine.controller._requests) == 0, "every request was released"  # type: ignore[attr-defined]
+
+
+# ---- several proposers
+
+
+def both(form: str = "dense") -> AutoProposer:
+    return AutoProposer({"model": DrawingProposer(DRAFT, form), "look-up": NgramProposer(1, 3)})
+
+
+@pytest.mark.parametrize("rule", ["block", "token"])
+@pytest.mark.parametrize("controller", ["adaptive", "erratic"])
+def test_the_law_with_proposers_that_switch(controller: str, rule: Literal["block", "token"]) -> None:
+    """Whether the switch follows what pays, or each request's last token and outcome."""
+    chosen = Clocked(3, 0.001, 0.01, num_members=2) if controller == "adaptive" else Erratic(3, 2)
+    proposer = AutoProposer({"one": DrawingProposer(DRAFT), "two": DrawingProposer(TARGET.flip(0), "shared")})
+    counts, engine = draw(proposer, chosen, rule=rule)
+    assert len(engine.metrics.member_counts) == 2
+    assert chi_square_p(counts, LAW) > ALARM
+
+
+def test_the_law_with_a_look_up_beside_a_model() -> None:
+    counts, engine = draw(both(), Erratic(3, 2))
+    assert min(engine.metrics.member_counts.values()) > 1_000
+    assert chi_square_p(counts, LAW) > ALARM
+
+
+class Choosy(AutoProposer):
+    """Asks both members, and takes the draft whose first token it likes better: lossy, a negative control."""
+
+    def propose(self, context: DraftContext) -> Draft:
+        first, second = (
+            member.propose(context) if any(context.max_draft_tokens) else None for member in self.members
+        )
+        assert first is not None
+        assert second is not None
+        likes = (first.token_ids[:, 0] >= second.token_ids[:, 0]).long()
+        return merged_draft({1: first, 0: second}, likes)
+
+
+def test_a_choice_between_drawn_drafts_is_flagged() -> None:
+    proposer = Choosy({"one": DrawingProposer(DRAFT), "two": DrawingProposer(TARGET.flip(0))})
+    counts, _ = draw(proposer, Erratic(3))
+    assert chi_square_p(counts, LAW) < ALARM
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["block", "token"])
+def test_100_000_outputs_with_lengths_and_proposers_that_change(rule: Literal["block", "token"]) -> None:
+    proposer = AutoProposer({"one": DrawingProposer(DRAFT), "two": DrawingProposer(TARGET.flip(0), "shared")})
+    counts, _ = draw(proposer, Erratic(3, 2), num_outputs=100_096, rule=rule)
+    assert chi_square_p(counts, LAW) > ALARM
+
+
+@pytest.mark.slow
+def test_100_000_outputs_of_the_adaptive_controller() -> None:
+    counts, _ = draw(both(), Clocked(3, 0.001, 0.01, num_members=2), num_outputs=100_096)
+    assert chi_square_p(counts, LAW) > ALARM
+
+
+def test_greedy_output_with_several_proposers_is_that_of_plain_decoding() -> None:
+    prompts = random_prompts(8)
+    expected = run_tokens(EmbeddedEngine(toy_decoder(), None, Erratic(0)), prompts, GREEDY)
+    runs = [prompt + output for prompt, output in zip(prompts, expected, strict=True)]
+    for chosen in (Clocked(5, 0.01, 0.05, num_members=2), Erratic(5, 2)):
+        proposer = AutoProposer(
+            {"scripted": ScriptedProposer(oracle_of(runs), num_right=2), "look-up": NgramProposer(1, 3)}
+        )
+        engine = EmbeddedEngine(toy_decoder(), proposer, chosen)
+        assert run_tokens(engine, prompts, GREEDY) == expected
+        assert engine.metrics.num_proposer_faults == 0
+
+
+def test_prospects_that_fail_cost_nothing_but_drafts() -> None:
+    class Broken(NgramProposer):
+        def prospects(self, request_ids: Sequence[str], token_ids: Sequence[Sequence[int]]) -> Sequence[int]:
+            raise RuntimeError("out of order")
+
+    prompts = random_prompts(3)
+    engine = EmbeddedEngine(toy_decoder(), Broken(1, 3), Clocked(4, 0.01, 0.01))
+    expected = run_tokens(EmbeddedEngine(toy_decoder(), None, Erratic(0)), prompts, GREEDY)
+    assert run_tokens(engine, prompts, GREEDY) == expected
+    assert engine.metrics.num_proposer_faults > 0
+    assert engine.metrics.num_drafted_tokens == 0

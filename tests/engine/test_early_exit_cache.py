@@ -30,6 +30,7 @@ from foredraft.integration.models.draft_file import DraftFile
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import DraftContext
 from foredraft.proposers.early_exit import EarlyExitProposer
+from foredraft.scheduler import Choice
 from foredraft.verifier import Draft
 
 GREEDY = SamplingParams(temperature=0, max_tokens=14)
@@ -185,9 +186,9 @@ def test_the_heads_keys_and_values_are_complete_after_every_step(name: str) -> N
     engine = exit_engine(TARGET, HEADS[name], num_rows=2, prefill_chunk=9)
     submit(engine, PROMPTS[:4], GREEDY)
     steps = iter(range(1000))
-    honest = engine.controller.draft_lengths
-    engine.controller.draft_lengths = lambda rooms: (
-        [0] * len(rooms) if next(steps) % 3 == 1 else honest(rooms)
+    honest = engine.controller.choose
+    engine.controller.choose = lambda batch: (
+        Choice([0] * len(batch.rooms)) if next(steps) % 3 == 1 else honest(batch)
     )
     lengths = set()
     while engine.has_unfinished_requests():

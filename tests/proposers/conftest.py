@@ -1,20 +1,9 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-import torch
+from contexts import make_context
 
-from foredraft.proposers import DraftContext, Proposer
-from foredraft.verifier import SamplingBatch
-
-
-def make_context(rows: dict[str, Sequence[int]], limits: Sequence[int]) -> DraftContext:
-    lengths = [len(tokens) for tokens in rows.values()]
-    sampling = SamplingBatch(
-        temperature=torch.zeros(len(rows)),
-        request_keys=torch.arange(len(rows)),
-        block_starts=torch.tensor(lengths),
-    )
-    return DraftContext(list(rows), list(rows.values()), limits, sampling)
+from foredraft.proposers import Proposer
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
-Number = TypeVar("Number", np.int64, np.float64)
+Floats = NDArray[np.float64]
 
 SHARED = 0
 """The row of all requests together; none of them gets it."""
@@ -17,7 +17,7 @@ SHARED = 0
 FIRST_SIZE = 16
 
 
-class RequestSlots:
+class RequestRows:
     """Gives requests their rows.
 
     Attributes:
@@ -26,30 +26,33 @@ class RequestSlots:
 
     def __init__(self) -> None:
         self.size = FIRST_SIZE
-        self._slots: dict[str, int] = {}
+        self._rows: dict[str, int] = {}
         self._free = list(range(FIRST_SIZE - 1, SHARED, -1))
 
     def of(self, request_ids: Sequence[str]) -> Ints:
         """The row of each request; a new one gets a row that was never used, or was released."""
-        known = self._slots.get
+        known = self._rows.get
         return np.array([known(name) or self._new(name) for name in request_ids], dtype=np.int64)
 
     def _new(self, request_id: str) -> int:
         if not self._free:
             self._free = list(range(2 * self.size - 1, self.size - 1, -1))
             self.size *= 2
-        slot = self._slots[request_id] = self._free.pop()
-        return slot
+        row = self._rows[request_id] = self._free.pop()
+        return row
 
     def release(self, request_id: str) -> int | None:
         """The row that is free again, to be cleared; ``None`` for a request never seen."""
-        slot = self._slots.pop(request_id, None)
-        if slot is not None:
-            self._free.append(slot)
-        return slot
+        row = self._rows.pop(request_id, None)
+        if row is not None:
+            self._free.append(row)
+        return row
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
-def grown(rows: NDArray[Number], size: int) -> NDArray[Number]:
+def grown(rows: NDArray[Any], size: int) -> NDArray[Any]:
     """``rows`` with ``size`` rows at least, new ones all zero."""
     if len(rows) >= size:
         return rows

@@ -1,0 +1,100 @@
+"""Which requests a member is tried for, and with how many tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foredraft.scheduler.drafting_cost import PER_UNREAD
+from foredraft.scheduler.learned import Learned
+from foredraft.scheduler.members import Member
+from foredraft.scheduler.probes import RequestProbes
+from foredraft.scheduler.request_rows import Floats, Ints
+from foredraft.scheduler.running import Running
+
+MAX_PROBE = 6
+"""Tokens of a probe at most; fewer where a pass over fewer costs less, which is not always so."""
+
+MOST_OF_BALANCE = 1 / 8
+"""Of what may be lost, the share that is put on one step of probes; for a single request all of it."""
+
+
+class Probing:
+    """Gives members whose turn it is a try, in place of what the plan says.
+
+    Args:
+        turns: who was tried when.
+    """
+
+    def __init__(self, learned: Learned, members: Sequence[Member], turns: RequestProbes) -> None:
+        self._learned = learned
+        self._members = members
+        self._turns = turns
+
+    def add(self, now: Running, chosen: tuple[Ints, Ints, Floats], balance: float, step: int) -> int:
+        """Change what the plan says for some requests.
+
+        Args:
+            chosen: lengths and members, changed in place, and what they are worth (``Planner.chosen``).
+            balance: plain steps that may be lost if nothing is accepted.
+
+        Returns:
+            For how many requests.
+        """
+        lengths, who, worth = chosen
+        due = self._turns.due(now.rows, now.arms, lengths > 0, step) & (now.caps > 0)[:, None]
+        due[lengths > 0, who[lengths > 0]] = False
+        if not due.any():
+            return 0
+        num_planned, num_probes = int(lengths.sum()), 0
+        for member in np.flatnonzero(due.any(axis=0)).tolist():
+            wanted = self._hopeful(now, np.flatnonzero(due[:, member]), member, worth, step)
+            length, tried = self._affordable(now, wanted, member, num_planned, balance)
+            lengths[tried], who[tried] = np.minimum(length, now.caps[tried]), member
+            due[tried] = False
+            num_probes += len(tried)
+        return num_probes
+
+    def _hopeful(self, now: Running, wanted: Ints, member: int, worth: Floats, step: int) -> Ints:
+        """For whom it could bring more than the plan does, if all drafted and all were accepted. If it is long
+        ago, for all: costs may have become others."""
+        if not len(wanted):
+            return wanted
+        if not self._turns.long_ago(int(now.arms[wanted[0], member]), step):
+            most = self._members[member].max_draft_tokens
+            loss = self._loss(member, len(now), len(now), len(now), most)
+            hope = (np.arange(1, most + 1) - loss).max()  # in tokens for each request
+            wanted = wanted[worth[wanted] < hope]
+        return wanted
+
+    def _affordable(
+        self, now: Running, wanted: Ints, member: int, num_planned: int, balance: float
+    ) -> tuple[int, Ints]:
+        """The cheapest length, and as many requests as the account can pay for if nothing is accepted: those
+        of which least must be read, or that waited longest."""
+        most = min(self._members[member].max_draft_tokens, MAX_PROBE)
+        per_unread = self._learned.drafting[member].costs[PER_UNREAD] / self._learned.plain_s(len(now))
+        waited = self._turns.longest_waiting(now.rows[wanted], now.arms[wanted, member])
+        wanted = wanted[waited]
+        if per_unread > 0:
+            wanted = wanted[np.argsort(now.unread[wanted, member], kind="stable")]
+        for num_tried in (len(wanted), len(wanted) // 4, 1):
+            tried = wanted[:num_tried]
+            if not len(tried):
+                continue
+            loss = self._loss(member, len(now), len(now) + num_planned, num_tried, most)
+            lost = loss.min() + per_unread * now.unread[tried, member].sum()
+            if lost <= (balance if num_tried == 1 else balance * MOST_OF_BALANCE):
+                return int(loss.argmin()) + 1, tried
+        return 0, wanted[:0]
+
+    def _loss(self, member: int, num_requests: int, before: int, num_tried: int, most: int) -> Floats:
+        """[most], plain steps that drafts of so many tokens for ``num_tried`` requests cost, beside ``before``
+        tokens in the pass; without what has to be read first."""
+        lengths = np.arange(1, most + 1)
+        num_tokens = np.concatenate([[num_requests, before], before + num_tried * lengths]).astype(np.float64)
+        plain_s, before_s, *_ = pass_s = self._learned.step_cost.seconds(num_requests, num_tokens)
+        fixed, per_step, per_asked, _ = self._learned.drafting[member].costs
+        drafting_s = fixed + (per_step + per_asked * num_tried) * lengths
+        return np.asarray((pass_s[2:] - before_s + drafting_s) / plain_s)

@@ -1,0 +1,99 @@
+"""The requests of a step as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foredraft.scheduler.members import Arms
+from foredraft.scheduler.request_rows import Ints, RequestRows, grown
+from foredraft.scheduler.speculation import DraftBatch
+
+
+@dataclass(frozen=True)
+class Running:
+    """B requests, M members.
+
+    Attributes:
+        rows, rooms, caps: [B], caps = the largest lengths they may be given.
+        context_lens: [B], committed tokens.
+        arms: [B, M], what each member offers (``Arms``).
+        unread: [B, M], tokens a member would have to read first.
+    """
+
+    rows: Ints
+    rooms: Ints
+    caps: Ints
+    context_lens: Ints
+    arms: Ints
+    unread: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class RequestTable:
+    """What is kept of each request between steps: how far each member has read, and the arm asked last."""
+
+    def __init__(self, arms: Arms, num_members: int) -> None:
+        self._arms = arms
+        self._rows = RequestRows()
+        self._read = np.zeros((self._rows.size, num_members), dtype=np.int64)
+        self._asked_arm = np.zeros(self._rows.size, dtype=np.int64)
+        self._known_ids: Sequence[str] = ()
+        self._known_rows: Ints = np.zeros(0, dtype=np.int64)
+
+    @property
+    def size(self) -> int:
+        """Rows that arrays with a row per request must have."""
+        return self._rows.size
+
+    def running(self, batch: DraftBatch, most: int) -> Running:
+        """The requests of a step, none of which may be given more than ``most`` tokens."""
+        rows = self.rows_of(batch.request_ids)
+        rooms = np.array(batch.rooms, dtype=np.int64)
+        context_lens = np.array(batch.context_lens, dtype=np.int64)
+        return Running(
+            rows,
+            rooms,
+            np.maximum(np.minimum(np.minimum(rooms, batch.limits), most), 0),
+            context_lens,
+            self._arms.of(batch.prospects, len(rows)),
+            context_lens[:, None] - self._read[rows],
+        )
+
+    def rows_of(self, request_ids: Sequence[str]) -> Ints:
+        """Rows of requests; those of the last call are remembered, as a batch changes seldom."""
+        if request_ids != self._known_ids:
+            self._known_ids, self._known_rows = list(request_ids), self._rows.of(request_ids)
+            self._read, self._asked_arm = grown(self._read, self.size), grown(self._asked_arm, self.size)
+        return self._known_rows
+
+    def note_asked(self, now: Running, lengths: Ints, members: Ints) -> list[float]:
+        """Remember what each request is given; returns the tokens that each member has to read first.
+
+        What a member will have read is what is committed now; the tokens of the step itself it reads later.
+        """
+        places = np.flatnonzero(lengths)
+        rows, who = now.rows[places], members[places]
+        self._asked_arm[rows] = now.arms[places, who]
+        self._read[rows, who] = now.context_lens[places]
+        unread: list[float] = np.bincount(who, now.unread[places, who], self._read.shape[1]).tolist()
+        return unread
+
+    def asked_arms(self, rows: Ints) -> Ints:
+        """[R], what ``note_asked`` noted."""
+        return self._asked_arm[rows]
+
+    def release(self, request_id: str) -> int | None:
+        """The row that is free again; ``None`` for a request never seen."""
+        row = self._rows.release(request_id)
+        if row is not None:
+            self._read[row] = 0
+            self._known_ids = ()
+        return row
+
+    def __len__(self) -> int:
+        return len(self._rows)

@@ -1,0 +1,162 @@
+"""What the controller keeps of each request, and what it says."""
+
+import pytest
+from loads import WARM_UP, calibrated, load, member, run_of
+
+from foredraft.proposers import Outcome
+from foredraft.scheduler import (
+    NO_LIMIT,
+    AdaptiveDraftLength,
+    Choice,
+    Decision,
+    DraftBatch,
+    Member,
+    StepReport,
+)
+from foredraft.scheduler.scripted_load import Load, play
+
+
+def test_lengths_differ_where_acceptance_does() -> None:
+    """F121, F119: two requests with very different acceptance get very different lengths."""
+    script = load(lambda step, request: 0.9 if request == 0 else 0.05, "steep", batch=lambda step: 2)
+    run = run_of(script)
+    first, second = zip(*run.lengths[WARM_UP:], strict=True)
+    assert sum(first) > 8 * sum(second)
+    assert run.against_best(WARM_UP) > 0.95
+    assert len({length for lengths in run.lengths for length in lengths}) > 2
+
+
+def batch_of(*rooms: int, limits: list[int] | None = None, context_len: int = 10) -> DraftBatch:
+    names = [f"request {place}" for place in range(len(rooms))]
+    return DraftBatch(names, rooms, [context_len] * len(rooms), limits or [NO_LIMIT] * len(rooms))
+
+
+def test_a_request_that_wants_none_gets_none() -> None:
+    controller = calibrated(load(0.9))
+    longest = 0
+    for step in range(30):
+        batch = batch_of(50, 50, 2, limits=[NO_LIMIT, 0, 9], context_len=10 + step)
+        choice = controller.choose(batch)
+        assert choice.lengths[1] == 0
+        assert choice.lengths[2] <= 2
+        longest = max(longest, choice.lengths[0])
+        report(controller, batch, choice)
+    assert longest > 2
+
+
+def test_no_request_can_draft() -> None:
+    controller = calibrated(load(0.9))
+    assert controller.choose(batch_of()) == Choice([], [])
+    assert controller.choose(batch_of(0, -1)).lengths == [0, 0]
+
+
+def test_many_requests_come_and_go() -> None:
+    """State is given back: rows are used again, and begin afresh."""
+    controller = calibrated(load(0.9))
+    for step in range(60):
+        names = [f"{step}-{place}" for place in range(40)]
+        batch = DraftBatch(names, [20] * 40, [10] * 40, [NO_LIMIT] * 40)
+        report(controller, batch, controller.choose(batch))
+        for name in names:
+            controller.release(name)
+            controller.release(name)
+    assert controller._requests.size <= 64
+
+
+def report(controller: AdaptiveDraftLength, batch: DraftBatch, choice: Choice) -> None:
+    outcomes = [
+        Outcome(name, start, length, length, length, (0,) * (length + 1))
+        for name, start, length in zip(batch.request_ids, batch.context_lens, choice.lengths, strict=True)
+    ]
+    num_tokens = len(outcomes) + sum(choice.lengths)
+    controller.observe(StepReport(outcomes, choice, [0.0], 1.0, 1.0 + 0.01 * num_tokens, num_tokens))
+
+
+def test_an_aborted_request_has_no_outcome() -> None:
+    controller = calibrated(load(0.9))
+    batch = batch_of(50, 50, 50)
+    choice = controller.choose(batch)
+    left = DraftBatch(batch.request_ids[:2], batch.rooms[:2], batch.context_lens[:2], batch.limits[:2])
+    report(controller, left, Choice(choice.lengths[:2], choice.members[:2]))
+    controller.release("request 2")
+    assert len(controller.choose(left).lengths) == 2
+
+
+def test_catching_up_is_part_of_the_cost() -> None:
+    """A request about to end does not take up drafting with a model that must first read a long prompt."""
+    lengths = {}
+    for room in (6, 4_000):
+        controller = AdaptiveDraftLength([Member("model", 4, 1, 0.05)], {1: 1.0, 16: 1.16})
+        for step in range(
+            40
+        ):  # requests that come and go, each of which the model has to read: 0.005 s a token
+            batch = DraftBatch([str(step)], [4_000], [100], [NO_LIMIT])
+            choice = controller.choose(batch)
+            length = choice.lengths[0]
+            outcome = Outcome(str(step), 100, length, length, length, (0,) * (length + 1))
+            propose_s = (0.05 * length + 0.005 * 100) if length else 0.0
+            controller.observe(StepReport([outcome], choice, [propose_s], 1.0, 1.0 + propose_s, 1 + length))
+            controller.release(str(step))
+        new = DraftBatch(["new"], [room], [2_000], [NO_LIMIT])
+        lengths[room] = [controller.choose(new).lengths[0] for _ in range(3)][-1]
+    assert lengths[6] == 0
+    assert lengths[4_000] == 4
+
+
+# ---- several members
+
+
+def test_each_request_has_the_member_that_suits_it() -> None:
+    script = Load(
+        [
+            member(lambda step, request: 0.85 if request == 0 else 0.05),
+            member(lambda step, request: 0.05 if request == 0 else 0.7, "model", draft_s=(0.03, 0.01)),
+        ],
+        batch=lambda step: 2,
+    )
+    run = run_of(script)
+    chosen = [choice.members for choice in run.choices[WARM_UP:]]
+    assert sum(members[0] == 0 for members in chosen) > 0.85 * len(chosen)
+    assert sum(members[1] == 1 for members in chosen) > 0.85 * len(chosen)
+    assert run.against_best(WARM_UP) > 0.95
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_look_up_where_it_finds_something_and_a_model_elsewhere(seed: int) -> None:
+    finds = lambda step, request: int(step % 5 == 0)  # noqa: E731 - a script
+    members = [member(0.9, prospects=finds), member(0.6, "model")]
+    both = run_of(Load(members), seed=seed)
+    alone = [run_of(Load([one]), seed=seed) for one in members]
+    speed = [run.against_plain(WARM_UP) for run in (both, *alone)]
+    assert speed[0] > 1.05 * max(speed[1:])
+    assert both.against_best(WARM_UP) > 0.96
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_member_that_became_better_is_taken_up(seed: int) -> None:
+    members = [
+        member(lambda step, request: 0.5 if step < 200 else 0.1, "model"),
+        member(lambda step, request: 0.0 if step < 200 else 0.8, "model"),
+    ]
+    run = run_of(Load(members), 400, seed)
+    early = [choice.members[0] for choice in run.choices[WARM_UP:200] if choice.lengths[0]]
+    late = [choice.members[0] for choice in run.choices[260:] if choice.lengths[0]]
+    assert early.count(0) > 0.8 * len(early)
+    assert late.count(1) > 0.8 * len(late)
+
+
+# ---- what it says
+
+
+def test_a_line_whenever_the_plan_changes() -> None:
+    script = load(lambda step, request: 0.9 if step < 100 else 0.0, "steep")
+    controller = calibrated(script)
+    lines: list[str] = []
+    controller.on_change = lines.append
+    play(script, controller, 200)
+    assert "(gain)" in lines[0]
+    assert "draft nothing (no gain)" in lines[-1] or "draft nothing (nothing left" in lines[-1]
+    assert "predicted tokens/s" in lines[0]
+    assert len(lines) < 30
+    assert isinstance(controller.decision, Decision)
+    assert controller.decision.predicted_tokens_per_s == pytest.approx(1.0, rel=0.15)
