@@ -17,12 +17,17 @@ def explain_decisions(engine: EmbeddedEngine, name: str = "") -> None:
 
 def lengths_summary(engine: EmbeddedEngine, name: str = "") -> str:
     """What was chosen in all, and what the last decision promised against what came of them."""
+    from foredraft.proposers.auto import AutoProposer  # late: it loads torch
+
     metrics = engine.metrics
     prefix = f"explain {name}: " if name else "explain: "
     if not metrics.length_counts:
         return f"{prefix}nothing could be drafted"
     counts = ", ".join(f"{length}: {count}" for length, count in sorted(metrics.length_counts.items()))
     text = f"{prefix}draft tokens chosen (length: times) {counts}; {metrics.num_probes} probes"
+    if isinstance(engine.proposer, AutoProposer):
+        names = enumerate(engine.proposer.names)
+        text += f"; drafts of {', '.join(f'{name}: {metrics.member_counts[place]}' for place, name in names)}"
     if metrics.predicted_tokens_per_s is None:
         return f"{text}; the number is fixed"
     realised = metrics.num_emitted_tokens / metrics.seconds["total"]

@@ -53,8 +53,8 @@ class Config(BaseModel):
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N; auto = a GPU if there is one")
     proposer: str = Field(
         "ngram",
-        description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin; several, "
-        "such as ngram,draft, share the requests; auto = those of ngram, draft and early_exit that can "
+        description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin; "
+        "several, such as ngram,draft, share the requests; auto = those of ngram, draft and early_exit that can "
         "draft for the model",
     )
     num_draft_tokens: int | str | None = Field(

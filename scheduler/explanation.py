@@ -20,12 +20,22 @@ def explanation(decision: Decision, plan: Plan, members: Sequence[Member]) -> st
         f"{name} {' '.join(f'{share:.2f}' for share in shares[:SHOWN_PLACES])}"
         for name, shares in decision.acceptance.items()
     )
-    rates = ", ".join(f"{name}: {rate:.1f}" for name, rate in decision.candidates.items())
+    rates = ", ".join(f"{name}: {rate:.1f}" for name, rate in _best_of_each(decision, members).items())
     return (
         f"draft {chosen or 'nothing'} ({decision.reason}); accepted by place: {accepted}; "
         f"plain step {decision.plain_step_s * 1e3:.2f} ms; "
-        f"predicted tokens/s {decision.predicted_tokens_per_s:.1f}, by length: {rates}"
+        f"predicted tokens/s {decision.predicted_tokens_per_s:.1f}; each alone: {rates}"
     )
+
+
+def _best_of_each(decision: Decision, members: Sequence[Member]) -> dict[str, float]:
+    """Of each member the length that is fastest, with its tokens per second."""
+    best: dict[str, float] = {}
+    for member in members:
+        own = {name: rate for name, rate in decision.candidates.items() if name.split()[0] == member.name}
+        fastest = max(own, key=lambda name: own[name])
+        best[fastest] = own[fastest]
+    return best
 
 
 def arm_names(members: Sequence[Member]) -> list[str]:

@@ -15,7 +15,10 @@ from foredraft.scheduler.running import Running
 from foredraft.scheduler.step_cost import StepCost
 
 ENTRY_STEPS = 32
-"""Steps that taking up drafting is paid off over, at most half of those that a request has left."""
+"""Steps that taking up drafting is paid off over, at most those that a request has left."""
+
+DRAFTED_STEP = 4
+"""Tokens by which a step that drafts may bring a request forward."""
 
 
 class Learned:
@@ -61,5 +64,5 @@ class Learned:
         per_unread = np.array([one.costs[PER_UNREAD] for one in self.drafting])
         if not per_unread.any():
             return np.zeros(now.unread.shape)
-        entry_s = per_unread * now.unread / np.clip(now.rooms / 2, 1, ENTRY_STEPS)[:, None]
+        entry_s = per_unread * now.unread / np.clip(now.rooms / DRAFTED_STEP, 1, ENTRY_STEPS)[:, None]
         return np.asarray(entry_s * (len(now) / self.plain_s(len(now))))

@@ -57,8 +57,8 @@ class Probing:
         return num_probes
 
     def _hopeful(self, now: Running, wanted: Ints, member: int, worth: Floats, step: int) -> Ints:
-        """For whom it could bring more than the plan does, if all drafted and all were accepted. If it is long
-        ago, for all: costs may have become others."""
+        """For whom it could bring more than the plan, if all drafted and all were accepted. If it is long ago,
+        for all: costs may have become others."""
         if not len(wanted):
             return wanted
         if not self._turns.long_ago(int(now.arms[wanted[0], member]), step):
@@ -90,8 +90,8 @@ class Probing:
         return 0, wanted[:0]
 
     def _loss(self, member: int, num_requests: int, before: int, num_tried: int, most: int) -> Floats:
-        """[most], plain steps that drafts of so many tokens for ``num_tried`` requests cost, beside ``before``
-        tokens in the pass; without what has to be read first."""
+        """[most], plain steps that drafts of so many tokens for ``num_tried`` requests cost, beside
+        ``before`` tokens in the pass; without what has to be read first."""
         lengths = np.arange(1, most + 1)
         num_tokens = np.concatenate([[num_requests, before], before + num_tried * lengths]).astype(np.float64)
         plain_s, before_s, *_ = pass_s = self._learned.step_cost.seconds(num_requests, num_tokens)

@@ -81,6 +81,9 @@ CheckLaw = Annotated[
         "--check-law", help="Above temperature 0: hold every token against the law it should be drawn from."
     ),
 ]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say on stderr why each number of draft tokens is chosen.")
+]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the result to this file.", metavar="FILE")
 ]
@@ -134,6 +137,7 @@ def compare(
     repeats: Repeats = None,
     min_effect: MinEffect = MIN_EFFECT,
     check_law: CheckLaw = False,
+    explain: Explain = False,
     json_file: JsonFile = None,
     html_file: HtmlFile = None,
     baseline_file: BaselineFile = None,
@@ -167,6 +171,7 @@ def compare(
             "--variant": variants,
             "--repeats": repeats,
             "--check-law": check_law,
+            "--explain": explain,
         }
         only_offline |= {"--html": html_file, "--baseline": baseline_file, "--journal": journal_file}
         _refuse(only_offline, "with --endpoint")
@@ -208,7 +213,7 @@ def compare(
 
     from foredraft.integration.compare.run import Files, run  # torch is loaded here, so that --help is quick
 
-    ended = run(plan, Files(json_file, html_file, baseline_file, journal_file))
+    ended = run(plan, Files(json_file, html_file, baseline_file, journal_file), explain=explain)
     _end(interrupted=ended.interrupted, regressed=ended.regressed)
 
 

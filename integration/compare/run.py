@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from foredraft.integration.cli_explain import explain_decisions, lengths_summary
 from foredraft.integration.compare.offline.engines import build_bench
 from foredraft.integration.compare.offline.journal import Journal, measured_what
 from foredraft.integration.compare.offline.law_check import check_law_controls
@@ -47,8 +48,11 @@ class Ended:
     regressed: bool
 
 
-def run(plan: ComparePlan, files: Files) -> Ended:
+def run(plan: ComparePlan, files: Files, *, explain: bool = False) -> Ended:
     """Measure, show and write what there is, after an interruption as well.
+
+    Args:
+        explain: say on stderr why each number of draft tokens is chosen.
 
     Raises:
         UserError: something of the plan or the files cannot be used.
@@ -63,9 +67,14 @@ def run(plan: ComparePlan, files: Files) -> Ended:
     prompts = {name: encode_prompts(each, target.tokenizer, max_len) for name, each in workloads.items()}
     bench = build_bench(plan, target, prompts)
     _say_what_is_left_out(plan, bench.plan)
+    explained = {name: engine for name, engine in bench.engines.items() if explain and engine.proposer}
+    for name, engine in explained.items():
+        explain_decisions(engine, name)
     ran = environment(target)
     journal = Journal(files.journal, measured_what(bench.plan, prompts, ran)) if files.journal else None
     blocks, interrupted = _measure(bench, prompts, journal)
+    for name, engine in explained.items():
+        _say(lengths_summary(engine, name))
     num_cells = len(bench.plan.cells(prompts))
     seconds = time.monotonic() - started
     facts = RunFacts(num_cells, ran, started_at, seconds, interrupted, before)

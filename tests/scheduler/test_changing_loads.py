@@ -18,8 +18,8 @@ DROP, RETURN = 150, 300
 def test_acceptance_that_drops_and_comes_back(proposer: str, batch: int, passes: str) -> None:
     """Drafting is given up within 20 steps, but for probes, and taken up again within 60.
 
-    Where the look-up is nearly free, tokens are cheap and nothing is to be won by giving up; where a batch has
-    much to read first, the way back takes longer: see docs/controller.md.
+    Where look-up and tokens are nearly free, nothing is to be won by giving up; where a batch has much to
+    read first, the way back takes longer: see docs/controller.md.
     """
     for seed in range(3):
         script = load(

@@ -1,0 +1,78 @@
+"""``foredraft simulate`` from the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from foredraft.integration.cli import app
+from foredraft.integration.errors import UserError
+
+QUICK = ["--batch-sizes", "1,64", "--max-draft-tokens", "3"]
+
+
+def run(*options: str) -> str:
+    result = CliRunner().invoke(app, ["simulate", *options], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_a_table_and_where_it_ends() -> None:
+    output = run("--gpu", "l4", "--acceptance", "0.2", "--draft", "qwen2.5-7b", *QUICK)
+    assert "stops paying at batch 1." in output
+    assert "1 x l4" in output
+
+
+def test_json() -> None:
+    document = json.loads(run("--json", *QUICK))
+    assert [result["batch_size"] for result in document["results"]] == [1, 64]
+    first = document["results"][0]
+    assert len(first["speedups"]) == 3
+    assert first["best_speedup"] == max(first["speedups"])
+    assert first["controller"] > 1.2
+    assert document["acceptance"] == [0.75, 0.7, 0.65]
+
+
+def test_a_batch_that_does_not_fit_is_left_out() -> None:
+    document = json.loads(run("--json", "--gpu", "rtx-4090", "--context", "8000", *QUICK))
+    assert list(document["left_out"]) == ["64"]
+
+
+def measured_file(folder: Path) -> Path:
+    costs = {"batch_size": 4, "step_s": [1.0, 1.2, 1.4], "draft_s": [0.0, 0.1, 0.2]}
+    result = {"temperature": 0.0, "overall": {"position_acceptance": [0.6]}, "costs": costs}
+    path = folder / "align.json"
+    path.write_text(json.dumps({"results": [result]}))
+    return path
+
+
+def test_what_align_measured(tmp_path: Path) -> None:
+    document = json.loads(run("--json", "--measured", str(measured_file(tmp_path))))
+    (result,) = document["results"]
+    assert result["batch_size"] == 4
+    assert result["speedups"] == pytest.approx([1.6 / 1.2, 1.96 / 1.4])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--gpu", "h9"], "--gpu: should be one of h100"),
+        (["--target", "x"], "--target: should be one of llama"),
+        (["--draft", "x"], "--draft: should be one of look-up"),
+        (["--acceptance", "0.5,1.5"], "--acceptance: needs shares"),
+        (["--acceptance", "a"], "--acceptance: needs shares"),
+        (["--batch-sizes", "0"], "--batch-sizes: needs whole numbers"),
+        (["--batch-sizes", "1024"], "--batch-sizes: needs whole numbers"),
+        (["--measured", "/nowhere"], "--measured: '/nowhere' is no result"),
+    ],
+)
+def test_refusals(options: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        CliRunner().invoke(app, ["simulate", *options], catch_exceptions=False)
+
+
+def test_another_temperature_is_refused(tmp_path: Path) -> None:
+    options = ["--measured", str(measured_file(tmp_path)), "--temperature", "1"]
+    with pytest.raises(UserError, match="--temperature: .* has results at 0.0, got 1.0"):
+        CliRunner().invoke(app, ["simulate", *options], catch_exceptions=False)
