@@ -1,79 +1,185 @@
-"""``num_draft_tokens: auto`` against none and fixed lengths, through the embedded engine, paired by blocks.
+"""Lengths and proposers chosen step by step, against none, against fixed lengths, and against one proposer.
 
-    python benchmarks/auto_length.py --workload copy_heavy,chat --batch-sizes 1,8
+    python benchmarks/auto_length.py                                  # all three parts
+    python benchmarks/auto_length.py --parts floor --batch-sizes 1 --workloads writing --blocks 12
 
-Ratios of tokens/s to plain decoding, medians over the blocks; the lengths that were chosen; the proposers
-take turns block by block.
+- floor: {ngram, draft, early_exit, auto} with ``num_draft_tokens: auto`` against none, for each workload
+  (writing at temperature 1, random tokens, copying) and batch size; the worst ratio is the figure.
+- fixed: the same against fixed lengths of the same proposer; the ratio is to the best of these, by workload.
+- mixed: ``proposer: auto`` against each proposer alone, all with open lengths, over chat, copying and code
+  edits in turn.
+
+A block is one batch of prompts, served by every side in turn, reading the prompts included; the engines stay,
+and with them what they have learned. Given are the medians of the paired ratios of tokens/s and their 95 %
+intervals. Prints a table per part, and one line of JSON last.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from paired import median_interval, print_json, shown
+import torch
+from paired import interleaved, median_interval, median_ratio, print_json, shown
+from prompts import chat_ids
 
-from foredraft.integration.compare.plan import ComparePlan, parse_batch_sizes, replaced
-from foredraft.integration.compare.prompts import encode_prompts, load_workloads
-from foredraft.integration.compare.session import run_comparison
 from foredraft.integration.config import AUTO, Config
-from foredraft.integration.embedded.build import load_target
+from foredraft.integration.embedded.build import Target, build_engine, load_target
+from foredraft.integration.sampling_params import SamplingParams
+
+PROPOSERS = ("ngram", "draft", "early_exit", AUTO)
+FIXED = {"ngram": (2, 4, 8, 16), "draft": (1, 2, 3, 4), "early_exit": (1, 2, 3, 4)}
+MIXED = "mixed"
+RANDOM_PROMPT_TOKENS = 96
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Prompts as token ids, and the temperature they are answered at."""
+
+    prompts: Sequence[Sequence[int]]
+    temperature: float
 
 
 def main() -> None:
+    options = parsed()
+    target = load_target(Config(dtype="bfloat16"))
+    workloads = {name: load(name, target) for name in options.workloads.split(",")}
+    results: dict[str, Any] = {}
+    for part in options.parts.split(","):
+        used = {MIXED: load(MIXED, target)} if part == "mixed" else workloads
+        for name, workload in used.items():
+            for batch in map(int, options.batch_sizes.split(",")):
+                title = f"{part}, {name}, batch {batch}"
+                results[title] = PARTS[part](title, target, workload, batch, options)
+    floors = [
+        ratio["median"]
+        for title, one in results.items()
+        if title.startswith("floor")
+        for ratio in one.values()
+    ]
+    if floors:
+        print(f"worst against none: {min(floors):.3f}")
+    print_json("auto_length", vars(options), results)
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--workload", default="copy_heavy,chat", help="comma list of names or JSONL files")
-    parser.add_argument("--batch-sizes", default="1,8")
-    parser.add_argument("--proposer", default="ngram")
-    parser.add_argument("--draft-model", help="of the proposer draft")
-    parser.add_argument("--lengths", default="auto,8", help="comma list of auto and numbers")
-    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--parts", default="floor,fixed,mixed", help="comma list")
+    parser.add_argument("--workloads", default="writing,random,copy", help="comma list, of floor and fixed")
+    parser.add_argument("--batch-sizes", default="1,4,16", help="comma list")
+    parser.add_argument("--proposers", default=",".join(PROPOSERS), help="comma list")
     parser.add_argument("--max-tokens", type=int, default=96)
-    parser.add_argument("--limit", type=int, default=8, help="prompts per workload")
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--explain", action="store_true")
-    options = parser.parse_args()
-    base = Config(
-        proposer="none",
-        draft={"model": options.draft_model},
-        sampling={"temperature": options.temperature, "max_tokens": options.max_tokens},
-    )
-    configs = {"none": base}
-    for length in options.lengths.split(","):
-        number = AUTO if length == AUTO else int(length)
-        configs[f"{options.proposer} {length}"] = replaced(
-            base, proposer=options.proposer, num_draft_tokens=number
+    parser.add_argument("--blocks", type=int, default=20)
+    return parser.parse_args()
+
+
+def load(name: str, target: Target) -> Workload:
+    """A workload by name."""
+    if name == "random":
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randint(0, target.vocab_size, (64, RANDOM_PROMPT_TOKENS), generator=generator)
+        return Workload(tokens.tolist(), 1.0)
+    if name == "writing":
+        return Workload(chat_ids(target.tokenizer, "chat", ["writing"], None), 1.0)
+    if name == "copy":
+        return Workload(chat_ids(target.tokenizer, "copy_heavy", None, None), 0.0)
+    kinds = [chat_ids(target.tokenizer, kind, None, None) for kind in ("chat", "copy_heavy", "code_edit")]
+    return Workload([prompt for prompts in zip(*kinds, strict=False) for prompt in prompts], 0.0)
+
+
+def floor(
+    title: str, target: Target, workload: Workload, batch: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Open lengths against none."""
+    sides = {"none": {"proposer": "none"}}
+    sides |= {name: {"proposer": name, "num_draft_tokens": AUTO} for name in options.proposers.split(",")}
+    speeds = measured(sides, target, workload, batch, options)
+    ratios = {name: median_ratio(speeds[name], speeds["none"]) for name in sides if name != "none"}
+    show(title, speeds, {f"{name} / none": ratio for name, ratio in ratios.items()})
+    return ratios
+
+
+def fixed(
+    title: str, target: Target, workload: Workload, batch: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Open lengths against the best fixed one of the same proposer: the one with the highest median."""
+    results = {}
+    for name in options.proposers.split(","):
+        if name not in FIXED:
+            continue
+        lengths: Sequence[int | str] = (AUTO, *FIXED[name])
+        sides = {f"{name} {length}": {"proposer": name, "num_draft_tokens": length} for length in lengths}
+        speeds = measured(sides, target, workload, batch, options)
+        best = max(list(sides)[1:], key=lambda side: median_interval(speeds[side])["median"])
+        results[name] = {"best": best, **median_ratio(speeds[f"{name} {AUTO}"], speeds[best])}
+        show(title, speeds, {f"{name} {AUTO} / {best}": results[name]})
+    return results
+
+
+def mixed(
+    title: str, target: Target, workload: Workload, batch: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """All proposers together against the best of them alone."""
+    names = [name for name in options.proposers.split(",") if name != AUTO]
+    sides = {name: {"proposer": name, "num_draft_tokens": AUTO} for name in (AUTO, *names)}
+    speeds = measured(sides, target, workload, batch, options)
+    best = max(names, key=lambda side: median_interval(speeds[side])["median"])
+    ratio = {"best": best, **median_ratio(speeds[AUTO], speeds[best])}
+    show(title, speeds, {f"{AUTO} / {best}": ratio})
+    return ratio
+
+
+PARTS = {"floor": floor, "fixed": fixed, "mixed": mixed}
+
+
+def measured(
+    sides: Mapping[str, Mapping[str, Any]],
+    target: Target,
+    workload: Workload,
+    batch: int,
+    options: argparse.Namespace,
+) -> dict[str, list[float]]:
+    """Tokens/s of every side, block by block."""
+    built = {name: side(values, target, workload, batch, options) for name, values in sides.items()}
+    for one in built.values():
+        one(0)
+    return interleaved(built, options.blocks)
+
+
+def side(
+    values: Mapping[str, Any], target: Target, workload: Workload, batch: int, options: argparse.Namespace
+) -> Callable[[int], float]:
+    """Serves a block and returns its tokens/s; the seeds hang on the block."""
+    longest = max(map(len, workload.prompts)) + options.max_tokens
+    sizes = {"max_num_seqs": batch, "max_model_len": min(longest, target.max_len)}
+    engine = build_engine(Config(**values, engine=sizes), target)
+
+    def tokens_per_s(block: int) -> float:
+        first = block * batch
+        chosen = [workload.prompts[(first + place) % len(workload.prompts)] for place in range(batch)]
+        params = SamplingParams(
+            temperature=workload.temperature, max_tokens=options.max_tokens, ignore_eos=True, seed=block
         )
-    plan = ComparePlan(
-        configs,
-        tuple(options.workload.split(",")),
-        parse_batch_sizes(options.batch_sizes),
-        (options.temperature,),
-        options.limit,
-        options.repeats,
-    )
-    target = load_target(base)
-    prompts = {
-        name: encode_prompts(each, target.tokenizer, target.max_len)
-        for name, each in load_workloads(plan).items()
-    }
-    ratios: dict[tuple[str, int, str], list[float]] = {}
-    tokens: dict[tuple[str, int, str], list[float]] = {}
-    for block in run_comparison(plan, target, prompts, explain=options.explain):
-        for name, run in block.runs.items():
-            key = (block.cell.workload, block.cell.batch_size, name)
-            ratios.setdefault(key, []).append(run.tokens_per_s / block.runs["none"].tokens_per_s)
-            tokens.setdefault(key, []).append(run.tokens_per_s)
-    for (workload, batch_size, name), values in ratios.items():
-        rate = median_interval(tokens[workload, batch_size, name])["median"]
-        ratio = shown(median_interval(values))
-        print(f"{workload:16} batch {batch_size:3}  {name:12} {rate:8.1f} tokens/s, ratio {ratio}")
-    print_json(
-        "auto_length",
-        vars(options),
-        {" ".join(map(str, key)): median_interval(values) for key, values in ratios.items()},
-    )
+        began = time.perf_counter()
+        outputs = engine.generate(chosen, params)
+        seconds = time.perf_counter() - began
+        return sum(len(output.outputs[0].token_ids) for output in outputs) / seconds
+
+    return tokens_per_s
+
+
+def show(title: str, speeds: Mapping[str, Sequence[float]], ratios: Mapping[str, Mapping[str, Any]]) -> None:
+    """Speeds and ratios as lines."""
+    for name, values in speeds.items():
+        print(f"{title}: {name:16} {shown(median_interval(values))} tokens/s")
+    for name, ratio in ratios.items():
+        print(f"{title}: {name:32} {shown(ratio)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ class Config(BaseModel):
     proposer: str = Field(
         "ngram",
         description="what drafts: none, ngram, draft, early_exit or the name of an installed plugin; "
-        "several, such as ngram,draft, share the requests; auto = those of ngram, draft and early_exit that can "
-        "draft for the model",
+        "several, such as ngram,draft, share the requests; auto = those of ngram, draft and early_exit "
+        "that can draft for the model",
     )
     num_draft_tokens: int | str | None = Field(
         None,

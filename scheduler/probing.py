@@ -57,7 +57,7 @@ class Probing:
         return num_probes
 
     def _hopeful(self, now: Running, wanted: Ints, member: int, worth: Floats, step: int) -> Ints:
-        """For whom it could bring more than the plan, if all drafted and all were accepted. If it is long ago,
+        """For whom it could bring more than the plan, if all drafted and all were accepted. If long ago,
         for all: costs may have become others."""
         if not len(wanted):
             return wanted

@@ -40,7 +40,7 @@ class CostModel(Protocol):
 
 @dataclass(frozen=True)
 class Roofline:
-    """A pass takes as long as reading weights and cache, or computing, whichever is longer, and some overhead.
+    """A pass takes as long as reading weights and cache, or computing, whichever is longer, plus overhead.
 
     Attributes:
         draft: ``None`` = a look-up that costs nothing.

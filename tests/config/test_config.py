@@ -113,7 +113,7 @@ def test_plugin_names_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         config_module, "entry_points", lambda group: points if group == "foredraft.proposers" else []
     )
-    assert allowed_proposers() == ("none", "ngram", "draft", "early_exit", "mine")
+    assert allowed_proposers() == ("none", "ngram", "draft", "early_exit", "mine", "auto")
     Config(proposer="mine")
 
 

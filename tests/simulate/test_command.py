@@ -19,9 +19,9 @@ def run(*options: str) -> str:
 
 
 def test_a_table_and_where_it_ends() -> None:
-    output = run("--gpu", "l4", "--acceptance", "0.2", "--draft", "qwen2.5-7b", *QUICK)
+    output = run("--gpu", "h200", "--acceptance", "0.2", "--draft", "qwen2.5-7b", *QUICK)
     assert "stops paying at batch 1." in output
-    assert "1 x l4" in output
+    assert "1 x h200" in output
 
 
 def test_json() -> None:
@@ -74,5 +74,5 @@ def test_refusals(options: list[str], message: str) -> None:
 
 def test_another_temperature_is_refused(tmp_path: Path) -> None:
     options = ["--measured", str(measured_file(tmp_path)), "--temperature", "1"]
-    with pytest.raises(UserError, match="--temperature: .* has results at 0.0, got 1.0"):
+    with pytest.raises(UserError, match=r"--temperature: .* has results at 0.0, got 1.0"):
         CliRunner().invoke(app, ["simulate", *options], catch_exceptions=False)
