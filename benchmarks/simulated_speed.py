@@ -4,9 +4,9 @@
     python benchmarks/simulated_speed.py --proposer early_exit
 
 For each batch size: costs and acceptance are measured as ``foredraft align`` does, the simulator predicts the
-speedup of each fixed number of draft tokens and of the controller, and the engine then serves the same prompts
-with each of them and with none, in interleaved blocks. Given are prediction, measurement and their ratio, and
-the median of how far they are apart.
+speedup of each fixed number of draft tokens and of the controller, and the engine then serves the same
+prompts with each of them and with none, in interleaved blocks. Given are prediction, measurement and their
+ratio, and the median of how far they are apart.
 """
 
 from __future__ import annotations
