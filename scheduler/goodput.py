@@ -53,6 +53,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._plain_checks = PlainChecks(first=8 if pass_seconds else 2)
         self._step = 0
         self._was_open = self._studies = True
+        self._probes = False
         self._unread_asked = [0.0] * len(members)
         self._explained: dict[bytes, Plan] = {}  # by what is offered, where one request decides
 
@@ -69,7 +70,7 @@ class AdaptiveDraftLength(DraftLengthController):
         if not self._learned.step_cost.known:  # a plain step, to have a cost
             self.decision = Decision(0, 0, 0.0, "first step")
             return nothing
-        renews = self._plans(now)
+        renews = self._renew_plan(now)
         lengths, who, worth = self._planner.chosen(now)
         drafts = bool(lengths.any())
         if drafts and self._plain_checks.due(len(now), self._step):
@@ -81,11 +82,12 @@ class AdaptiveDraftLength(DraftLengthController):
                 self.decision = replace(self.decision, num_probes=num_probes)
         if not drafts and not num_probes:
             return nothing
-        self._studies = num_probes > 0 or self._step % study_interval(len(now)) == 0
+        self._probes = num_probes > 0
+        self._studies = self._probes or self._step % study_interval(len(now)) == 0
         self._unread_asked = self._requests.note_asked(now, lengths, who)
         return Choice(lengths.tolist(), who.tolist())
 
-    def _plans(self, now: Running) -> bool:
+    def _renew_plan(self, now: Running) -> bool:
         """Make the plan anew if need be; whether it was."""
         self._planner.fit(self._requests.size)
         self._learned.acceptance.fit(self._requests.size)
@@ -136,6 +138,8 @@ class AdaptiveDraftLength(DraftLengthController):
             self._learn_pass(report)
             return
         self._settle(report)
+        if self._probes and any(outcome.num_accepted for outcome in report.outcomes):
+            self._planner.hurry(self._step)
         if self._studies:
             self._learn_pass(report)
             self._learn_drafts(report)

@@ -36,7 +36,7 @@ FRESH_GAIN, FRESH_STEPS = 0.06, 20.0
 """What either must promise more just after drafting began or ended, and for how many steps."""
 
 KEPT_STEPS = 4
-"""Steps that a plan is kept at least, while nothing it rests on has moved."""
+"""Steps that a plan is kept at least, while nothing it rests on has moved; twice as many if nobody drafts."""
 
 REQUESTS_PER_STEP = 16
 """A batch of so many requests is planned and learned from every second step, of twice as many every third:
@@ -86,7 +86,7 @@ class Planner:
         self._plans: dict[bytes, _Kept] = {}
         self._next_step = 0
         self._num_changes = 0
-        self._rows = self._arms = np.zeros(0, dtype=np.int64)
+        self._rows: Ints = np.zeros(0, dtype=np.int64)
         # By row and arm: what the plan means. A row that was never planned has worth -1.
         self._lengths = np.zeros((1, len(learned.arms)), dtype=np.int64)
         self._worth = np.full((1, len(learned.arms)), -1.0)
@@ -105,18 +105,21 @@ class Planner:
         """Whether something the plan rests on has moved, or it is old."""
         if step >= self._next_step or self._learned.acceptance.num_changes != self._num_changes:
             return True
-        if now.rows is not self._rows and (self._worth[now.rows, 0] < 0).any():
-            return True  # somebody joined
-        return len(now) < FEW_REQUESTS and not np.array_equal(now.arms, self._arms)
+        joined = now.rows is not self._rows and (self._worth[now.rows, 0] < 0).any()
+        return bool(joined)
+
+    def hurry(self, step: int) -> None:
+        """Look again in the next step, if nobody drafts: something promising was seen."""
+        if self.planned is not None and not self.planned.plan.drafts:
+            self._next_step = step + 1
 
     def renew(self, now: Running, step: int, *, may_draft: bool) -> None:
         """Consider another plan, and note what the one taken means for each request and arm.
 
         Prompts that share the pass are left out of account: they will not in the steps to come.
         """
-        self._next_step = step + max(KEPT_STEPS, study_interval(len(now) * len(self._members)))
         self._num_changes = self._learned.acceptance.num_changes
-        self._rows, self._arms = now.rows, now.arms
+        self._rows = now.rows
         by_arm = self._learned.offers(now)
         offered, costs = by_arm.of(now.arms), self._learned.costs(len(now))
         kept = self._kept(now)
@@ -124,6 +127,8 @@ class Planner:
         if self.planned.plan.drafts != kept.plan.drafts:
             kept.switched = step
         kept.plan = self.planned.plan
+        kept_steps = KEPT_STEPS if kept.plan.drafts else 2 * KEPT_STEPS
+        self._next_step = step + max(kept_steps, 2 * study_interval(len(now)))
         found = self._found(by_arm, costs, now, may_draft)
         self._lengths[now.rows], self._worth[now.rows] = found.lengths, found.worth
 
@@ -151,7 +156,9 @@ class Planner:
         arms = self._learned.arms
         depths = np.array(self.planned.plan.depths)[arms.member]
         found = lengths_under(by_arm, self.planned.plan.price, depths)
-        absent = np.setdiff1d(np.arange(1, len(arms)), now.arms)
+        is_absent = np.ones(len(arms), dtype=np.bool_)
+        is_absent[0] = is_absent[now.arms] = False
+        absent = np.flatnonzero(is_absent)
         if may_draft and len(absent):
             added_s = self._learned.added_s(costs)[arms.member[absent]]
             others = Offers(by_arm.emitted[:, absent], by_arm.drafted[:, absent])

@@ -41,7 +41,7 @@ def test_one_request_of_many_comes_back() -> None:
     script = load(
         lambda step, request: 0.9 if request == 3 and step >= RETURN else 0.0, "steep", batch=lambda step: 8
     )
-    run = run_of(script, 450)
+    run = play(script, calibrated(script), 450, best=False)
     own = [lengths[3] for lengths in run.lengths]
     assert sum(own[100:RETURN]) < 30
     assert sum(length > 1 for length in own[RETURN + 60 :]) > 60
@@ -98,11 +98,11 @@ class _Watched(AdaptiveDraftLength):
 
     def __init__(self, controller: AdaptiveDraftLength, plans: list[int]) -> None:
         self.__dict__ = controller.__dict__
-        self._plans = plans
+        self.seen = plans
 
     def choose(self, batch: DraftBatch) -> Choice:
         choice = super().choose(batch)
-        self._plans.append(self.decision.num_draft_tokens if self.decision else 0)
+        self.seen.append(self.decision.num_draft_tokens if self.decision else 0)
         return choice
 
 
