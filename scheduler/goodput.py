@@ -16,8 +16,10 @@ from foredraft.scheduler.members import Member
 from foredraft.scheduler.planner import Planned, Planner, study_interval
 from foredraft.scheduler.probes import PlainChecks, RequestProbes
 from foredraft.scheduler.probing import Probing
+from foredraft.scheduler.request_rows import Ints
 from foredraft.scheduler.running import RequestTable, Running
 from foredraft.scheduler.speculation import Choice, Decision, DraftBatch, DraftLengthController, StepReport
+from foredraft.scheduler.speed import Speed
 
 MAX_BOOKED = 5.0
 """Plain steps that one step's drafting is booked with at most: a pause of the machine is not its fault."""
@@ -47,13 +49,14 @@ class AdaptiveDraftLength(DraftLengthController):
         self._requests = RequestTable(self._learned.arms, len(members))
         self._planner = Planner(self._learned, members)
         self._account = LossAccount()
-        self._turns = RequestProbes(len(self._learned.arms))
+        self._turns = RequestProbes(self._learned.arms.member)
         self._probing = Probing(self._learned, members, self._turns)
         # What a calibration has measured is checked later than what is only guessed.
         self._plain_checks = PlainChecks(first=8 if pass_seconds else 2)
         self._step = 0
+        self._speed = Speed()
         self._was_open = self._studies = True
-        self._probes = False
+        self._probed = np.zeros(0, dtype=np.int64)
         self._unread_asked = [0.0] * len(members)
         self._explained: dict[bytes, Plan] = {}  # by what is offered, where one request decides
 
@@ -73,19 +76,23 @@ class AdaptiveDraftLength(DraftLengthController):
         renews = self._renew_plan(now)
         lengths, who, worth = self._planner.chosen(now)
         drafts = bool(lengths.any())
+        self._probed = now.rows[:0]
         if drafts and self._plain_checks.due(len(now), self._step):
+            self._count_probes(0)
             return nothing
-        num_probes = 0
         if renews and self._account.open:
-            num_probes = self._probing.add(now, (lengths, who, worth), self._account.balance, self._step)
-            if num_probes and self.decision is not None:
-                self.decision = replace(self.decision, num_probes=num_probes)
-        if not drafts and not num_probes:
+            chosen = lengths, who, worth
+            self._probed = self._probing.add(now, chosen, self._account.balance, self._step)
+        self._count_probes(len(self._probed))
+        if not drafts and not len(self._probed):
             return nothing
-        self._probes = num_probes > 0
-        self._studies = self._probes or self._step % study_interval(len(now)) == 0
+        self._studies = len(self._probed) > 0 or self._step % study_interval(len(now)) == 0
         self._unread_asked = self._requests.note_asked(now, lengths, who)
         return Choice(lengths.tolist(), who.tolist())
+
+    def _count_probes(self, num_probes: int) -> None:
+        if self.decision is not None and self.decision.num_probes != num_probes:
+            self.decision = replace(self.decision, num_probes=num_probes)
 
     def _renew_plan(self, now: Running) -> bool:
         """Make the plan anew if need be; whether it was."""
@@ -97,7 +104,7 @@ class AdaptiveDraftLength(DraftLengthController):
         if closes:
             self._learned.acceptance.trust_recent(now.rows)  # what was believed has lost too much
         if closes or self._planner.outdated(now, self._step):
-            self._planner.renew(now, self._step, may_draft=self._account.open)
+            self._planner.renew(now, self._step, self._speed.tokens_per_s, may_draft=self._account.open)
             self._decide(now)
             return True
         return False
@@ -133,13 +140,14 @@ class AdaptiveDraftLength(DraftLengthController):
         """See ``DraftLengthController.observe``."""
         if not report.outcomes:
             return
+        if not report.num_prefill_tokens:
+            emitted = sum([len(outcome.committed_ids) for outcome in report.outcomes])
+            self._speed.note(len(report.outcomes), emitted, report.step_s)
         if not any(report.choice.lengths):
             self._account.settle(0.0)
             self._learn_pass(report)
             return
         self._settle(report)
-        if self._probes and any(outcome.num_accepted for outcome in report.outcomes):
-            self._planner.hurry(self._step)
         if self._studies:
             self._learn_pass(report)
             self._learn_drafts(report)
@@ -175,11 +183,20 @@ class AdaptiveDraftLength(DraftLengthController):
         arms = self._requests.asked_arms(rows)
         self._learned.acceptance.observe(Drafted(rows, arms, asked, drafted, accepted, committed <= accepted))
         self._turns.drafted(rows, arms, drafted, accepted, self._step)
+        self._note_probes(rows, who, accepted)
         for member in np.flatnonzero(np.bincount(who)).tolist():
             own = asked[who == member]
             self._learned.drafting[member].observe(
                 int(own.max()), int(own.sum()), self._unread_asked[member], report.propose_s[member]
             )
+
+    def _note_probes(self, rows: Ints, who: Ints, num_accepted: Ints) -> None:
+        probed = np.isin(rows, self._probed) if len(self._probed) else np.zeros(len(rows), dtype=np.bool_)
+        for member in np.flatnonzero(np.bincount(who[probed])).tolist():
+            hit = bool(num_accepted[probed & (who == member)].any())
+            self._turns.probed(member, hit=hit, step=self._step)
+            if hit:
+                self._planner.hurry(self._step)
 
     def release(self, request_id: str) -> None:
         """See ``DraftLengthController.release``."""

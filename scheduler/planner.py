@@ -113,10 +113,13 @@ class Planner:
         if self.planned is not None and not self.planned.plan.drafts:
             self._next_step = step + 1
 
-    def renew(self, now: Running, step: int, *, may_draft: bool) -> None:
+    def renew(self, now: Running, step: int, tokens_per_s: float, *, may_draft: bool) -> None:
         """Consider another plan, and note what the one taken means for each request and arm.
 
         Prompts that share the pass are left out of account: they will not in the steps to come.
+
+        Args:
+            tokens_per_s: what the batch reached lately; 0 = not known.
         """
         self._num_changes = self._learned.acceptance.num_changes
         self._rows = now.rows
@@ -129,7 +132,7 @@ class Planner:
         kept.plan = self.planned.plan
         kept_steps = KEPT_STEPS if kept.plan.drafts else 2 * KEPT_STEPS
         self._next_step = step + max(kept_steps, 2 * study_interval(len(now)))
-        found = self._found(by_arm, costs, now, may_draft)
+        found = self._found(by_arm, costs, now, tokens_per_s, may_draft)
         self._lengths[now.rows], self._worth[now.rows] = found.lengths, found.worth
 
     def _kept(self, now: Running) -> _Kept:
@@ -150,19 +153,23 @@ class Planner:
             return Planned(best, best_rate, plain)
         return Planned(kept.plan, own, plain)
 
-    def _found(self, by_arm: Offers, costs: Costs, now: Running, may_draft: bool) -> Lengths:
-        """[B, A]: what the plan means for the arms that are offered, and for others should they come up."""
+    def _found(
+        self, by_arm: Offers, costs: Costs, now: Running, tokens_per_s: float, may_draft: bool
+    ) -> Lengths:
+        """[B, A]: what the plan means for the arms it uses. For others, should they come up: what is worth
+        more, by itself, than the tokens of its time at the speed that the batch had lately."""
         assert self.planned is not None, "it was just made"
         arms = self._learned.arms
         depths = np.array(self.planned.plan.depths)[arms.member]
         found = lengths_under(by_arm, self.planned.plan.price, depths)
-        is_absent = np.ones(len(arms), dtype=np.bool_)
-        is_absent[0] = is_absent[now.arms] = False
+        is_absent = depths == 0
+        is_absent[1:] |= np.bincount(now.arms.ravel(), minlength=len(arms))[1:] == 0
+        is_absent[0] = False
         absent = np.flatnonzero(is_absent)
         if may_draft and len(absent):
             added_s = self._learned.added_s(costs)[arms.member[absent]]
             others = Offers(by_arm.emitted[:, absent], by_arm.drafted[:, absent])
-            solo = solo_lengths(others, added_s, self.planned.tokens_per_s)
+            solo = solo_lengths(others, added_s, tokens_per_s or self.planned.tokens_per_s)
             found.lengths[:, absent], found.worth[:, absent] = solo.lengths, solo.worth
         return found
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foredraft.scheduler.request_rows import SHARED, Ints, grown
+from foredraft.scheduler.request_rows import Ints, grown
 from foredraft.scheduler.step_cost import batch_class
+
+Bools = NDArray[np.bool_]
 
 INTERVALS = np.array([1, 2, 4, 8, 24])
 """Steps between the probes of a request: one that brought nothing moves on to the next, another two back."""
@@ -26,66 +28,78 @@ MAX_CHECK_INTERVAL = 128
 
 
 class RequestProbes:
-    """Per request and arm (``members.Arms``).
+    """Per request and arm (``members.Arms``), and per member over all requests.
 
     Probes fall on multiples of their interval, so that those of a batch share a step, and what it costs to
     draft at all.
+
+    Args:
+        member: [A], which member each arm belongs to.
     """
 
-    def __init__(self, num_arms: int) -> None:
+    def __init__(self, member: Ints) -> None:
+        num_arms, num_members = len(member), int(member.max()) + 1
+        self._member = member
         self._due = np.zeros((1, num_arms), dtype=np.int64)
         self._level = np.zeros((1, num_arms), dtype=np.int64)
         self._last = np.full((1, num_arms), NEVER)
+        self._member_due = np.zeros(num_members, dtype=np.int64)
+        self._member_level = np.zeros(num_members, dtype=np.int64)
+        self._member_last = np.zeros(num_members, dtype=np.int64)
 
     def fit(self, size: int) -> None:
-        """Make room for so many rows (``RequestRows``)."""
+        """Make room for so many rows (``RequestTable``)."""
         if len(self._due) < size:
             added = np.full((size - len(self._last), self._last.shape[1]), NEVER)
             self._due, self._level = grown(self._due, size), grown(self._level, size)
             self._last = np.concatenate([self._last, added])
 
     def clear(self, row: int) -> None:
-        """Forget a request; the next one in its row may probe at once."""
+        """Forget a request; the next one in its row may probe when its member may."""
         self._due[row] = self._level[row] = 0
         self._last[row] = NEVER
 
-    def due(self, rows: Ints, arms: Ints, drafts: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
-        """[B, M], whose turn it is, of the arms [B, M] that are offered: the request's own, and that of all.
+    def due(self, rows: Ints, arms: Ints, drafts: Bools, step: int) -> Bools:
+        """[B, M], whose turn it is, of the arms [B, M] that are offered: the request's own, and the member's.
 
         Args:
             drafts: [B], for whom another arm drafts already: there is less to be won.
         """
+        if not (self._member_due <= step).any():
+            return np.zeros(arms.shape, dtype=np.bool_)
         cells = rows[:, None], arms
         rested = ~drafts[:, None] | (step - self._last[cells] >= BESIDE_INTERVAL)
-        turn = (self._due[cells] <= step) & (self._due[SHARED, arms] <= step)
-        return np.asarray(turn & (arms > 0) & rested)
+        return (self._due[cells] <= step) & (self._member_due <= step) & (arms > 0) & rested
 
     def longest_waiting(self, rows: Ints, arms: Ints) -> Ints:
         """Places of requests, those first that drafted by these arms [R] longest ago."""
         return np.argsort(self._last[rows, arms], kind="stable")
 
-    def long_ago(self, arm: int, step: int) -> bool:
-        """Whether nobody has drafted by an arm for so long that costs may have become others."""
-        return bool(step - self._last[SHARED, arm] >= LONG_AGO)
+    def long_ago(self, member: int, step: int) -> bool:
+        """Whether a member has drafted for nobody for so long that costs may have become others."""
+        return bool(step - self._member_last[member] >= LONG_AGO)
 
     def drafted(self, rows: Ints, arms: Ints, num_drafted: Ints, num_accepted: Ints, step: int) -> None:
         """Requests were asked for drafts, by probe or plan. Where nothing was found it may be tried again."""
-        for arm in np.flatnonzero(np.bincount(arms)).tolist():
-            own = arms == arm
-            shared = np.array([SHARED]), np.array([arm])
-            self._move(
-                *shared, num_drafted[own].max(keepdims=True), num_accepted[own].max(keepdims=True), step
-            )
-        self._move(rows, arms, num_drafted, num_accepted, step)
-
-    def _move(self, rows: Ints, arms: Ints, num_drafted: Ints, num_accepted: Ints, step: int) -> None:
-        self._last[rows, arms] = step
+        self._last[rows, arms] = self._member_last[self._member[arms]] = step
         before, found = self._level[rows, arms], num_drafted > 0
-        longer, shorter = np.minimum(before + 1, len(INTERVALS) - 1), np.maximum(before - 2, 0)
-        level = np.where(num_accepted > 0, shorter, longer)
-        self._level[rows, arms] = np.where(found, level, before)
-        interval = np.where(found, INTERVALS[level], 1)
-        self._due[rows, arms] = (step // interval + 1) * interval
+        level = np.where(found, _moved(before, num_accepted > 0), before)
+        self._level[rows, arms] = level
+        self._due[rows, arms] = _next_due(np.where(found, INTERVALS[level], 1), step)
+
+    def probed(self, member: int, *, hit: bool, step: int) -> None:
+        """A member was tried, for however many requests; whether anything was accepted."""
+        level = _moved(self._member_level[[member]], np.array([hit]))
+        self._member_level[[member]] = level
+        self._member_due[[member]] = _next_due(INTERVALS[level], step)
+
+
+def _moved(level: Ints, hit: Bools) -> Ints:
+    return np.where(hit, np.maximum(level - 2, 0), np.minimum(level + 1, len(INTERVALS) - 1))
+
+
+def _next_due(interval: Ints, step: int) -> Ints:
+    return np.asarray((step // interval + 1) * interval)
 
 
 @dataclass

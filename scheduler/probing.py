@@ -32,7 +32,7 @@ class Probing:
         self._members = members
         self._turns = turns
 
-    def add(self, now: Running, chosen: tuple[Ints, Ints, Floats], balance: float, step: int) -> int:
+    def add(self, now: Running, chosen: tuple[Ints, Ints, Floats], balance: float, step: int) -> Ints:
         """Change what the plan says for some requests.
 
         Args:
@@ -40,28 +40,28 @@ class Probing:
             balance: plain steps that may be lost if nothing is accepted.
 
         Returns:
-            For how many requests.
+            Rows of the requests it is tried for.
         """
         lengths, who, worth = chosen
         due = self._turns.due(now.rows, now.arms, lengths > 0, step) & (now.caps > 0)[:, None]
         due[lengths > 0, who[lengths > 0]] = False
         if not due.any():
-            return 0
-        num_planned, num_probes = int(lengths.sum()), 0
+            return now.rows[:0]
+        num_planned, is_tried = int(lengths.sum()), np.zeros(len(now), dtype=np.bool_)
         for member in np.flatnonzero(due.any(axis=0)).tolist():
             wanted = self._hopeful(now, np.flatnonzero(due[:, member]), member, worth, step)
             length, tried = self._affordable(now, wanted, member, num_planned, balance)
             lengths[tried], who[tried] = np.minimum(length, now.caps[tried]), member
             due[tried] = False
-            num_probes += len(tried)
-        return num_probes
+            is_tried[tried] = True
+        return now.rows[is_tried]
 
     def _hopeful(self, now: Running, wanted: Ints, member: int, worth: Floats, step: int) -> Ints:
         """For whom it could bring more than the plan, if all drafted and all were accepted. If long ago,
         for all: costs may have become others."""
         if not len(wanted):
             return wanted
-        if not self._turns.long_ago(int(now.arms[wanted[0], member]), step):
+        if not self._turns.long_ago(member, step):
             most = self._members[member].max_draft_tokens
             loss = self._loss(member, len(now), len(now), len(now), most)
             hope = (np.arange(1, most + 1) - loss).max()  # in tokens for each request
