@@ -11,7 +11,7 @@ from foredraft.proposers.output_log import OutputLog
 from foredraft.proposers.shared_store import SharedStore
 from foredraft.verifier import Draft
 
-UNKNOWN = Match(-1, 0)
+NOTHING_FOUND = (-1, None)
 
 
 class NgramProposer(Proposer):
@@ -44,7 +44,8 @@ class NgramProposer(Proposer):
         self._store = SharedStore(shared_store_tokens, self._sizes) if shared_store_tokens != 0 else None
         self.num_prospects = max_n - min_n + 1 + (self._store is not None)
         self._indexes: dict[str, NgramIndex] = {}
-        self._found: dict[str, Match | None] = {}  # by ``prospects``, until ``propose`` takes it
+        # What ``prospects`` found, and among how many tokens, until ``propose`` takes it.
+        self._found: dict[str, tuple[int, Match | None]] = {}
         self._outputs = OutputLog()
 
     def propose(self, context: DraftContext) -> Draft:
@@ -55,10 +56,11 @@ class NgramProposer(Proposer):
     def _draft_row(self, request_id: str, tokens: Sequence[int], limit: int) -> list[int]:
         if self._store is not None:
             self._outputs.expect(request_id, len(tokens))
-        found = self._found.pop(request_id, UNKNOWN)
+        length, match = self._found.pop(request_id, NOTHING_FOUND)
         if limit <= 0:
             return []
-        match = self._look_up(request_id, tokens) if found is UNKNOWN else found
+        if length != len(tokens):
+            match = self._look_up(request_id, tokens)
         if match is not None:
             return _continue_from(tokens, match.end, min(limit, self._trusted_length(match.length, limit)))
         return self._store.find(tokens, limit) if self._store is not None else []
@@ -68,7 +70,8 @@ class NgramProposer(Proposer):
         return [self._prospect(*pair) for pair in zip(request_ids, token_ids, strict=True)]
 
     def _prospect(self, request_id: str, tokens: Sequence[int]) -> int:
-        match = self._found[request_id] = self._look_up(request_id, tokens)
+        match = self._look_up(request_id, tokens)
+        self._found[request_id] = len(tokens), match
         if match is not None:
             return match.length - self._sizes.min_n + 1
         return self.num_prospects if self._store is not None and self._store.find(tokens, 1) else 0

@@ -96,9 +96,7 @@ class AdaptiveDraftLength(DraftLengthController):
 
     def _renew_plan(self, now: Running) -> bool:
         """Make the plan anew if need be; whether it was."""
-        self._planner.fit(self._requests.size)
-        self._learned.acceptance.fit(self._requests.size)
-        self._turns.fit(self._requests.size)
+        self._fit()
         closes = self._was_open and not self._account.open
         self._was_open = self._account.open
         if closes:
@@ -108,6 +106,10 @@ class AdaptiveDraftLength(DraftLengthController):
             self._decide(now)
             return True
         return False
+
+    def _fit(self) -> None:
+        for table in (self._planner, self._learned.acceptance, self._turns):
+            table.fit(self._requests.size)
 
     def _decide(self, now: Running) -> None:
         planned = self._planner.planned
@@ -202,6 +204,7 @@ class AdaptiveDraftLength(DraftLengthController):
         """See ``DraftLengthController.release``."""
         row = self._requests.release(request_id)
         if row is not None:
+            self._fit()
             self._planner.clear(row)
             self._learned.acceptance.clear(row)
             self._turns.clear(row)
