@@ -48,6 +48,9 @@ bench: setup
 	$(BIN)/python benchmarks/plain_speed.py --batch 8
 	$(BIN)/python benchmarks/ngram_speed.py --workload copy_heavy
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ngram_propose.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/controller.py
+	$(BIN)/python benchmarks/auto_length.py
+	$(BIN)/python benchmarks/simulated_speed.py
 	$(BIN)/python benchmarks/draft_cost.py
 	$(BIN)/python benchmarks/draft_speed.py --draft-tokens 1,2,3
 	$(BIN)/python benchmarks/draft_cost.py --proposer early_exit
