@@ -21,6 +21,10 @@ from foredraft.scheduler.running import RequestTable, Running
 from foredraft.scheduler.speculation import Choice, Decision, DraftBatch, DraftLengthController, StepReport
 from foredraft.scheduler.speed import Speed
 
+COSTS_EVERY = 3
+OFTEN_AT_FIRST = 30
+"""Costs are learned from every third step that drafts, after so many first ones: they change slowly."""
+
 MAX_BOOKED = 5.0
 """Plain steps that one step's drafting is booked with at most: a pause of the machine is not its fault."""
 
@@ -57,6 +61,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._speed = Speed()
         self._was_open = self._studies = True
         self._probed = np.zeros(0, dtype=np.int64)
+        self._num_studied = 0
         self._unread_asked = [0.0] * len(members)
         self._explained: dict[bytes, Plan] = {}  # by what is offered, where one request decides
 
@@ -151,16 +156,20 @@ class AdaptiveDraftLength(DraftLengthController):
             return
         self._settle(report)
         if self._studies:
-            self._learn_pass(report)
-            self._learn_drafts(report)
+            self._num_studied += 1
+            self._learn_acceptance(report)
+            often = self._num_studied <= OFTEN_AT_FIRST or len(self._probed) > 0
+            if often or self._num_studied % COSTS_EVERY == 0:
+                self._learn_pass(report)
+                self._learn_drafting(report)
 
     def _settle(self, report: StepReport) -> None:
         """Book what the drafts gained: their tokens at the price of plain ones, less what they cost."""
         num_requests = len(report.outcomes)
         num_drafted = sum([outcome.num_verified for outcome in report.outcomes])
         num_accepted = sum([outcome.num_accepted for outcome in report.outcomes])
-        sizes = np.array([num_requests, report.num_tokens - num_drafted, report.num_tokens], dtype=np.float64)
-        plain_s, before_s, pass_s = self._learned.step_cost.seconds(num_requests, sizes).tolist()
+        sizes = num_requests, report.num_tokens - num_drafted, report.num_tokens
+        plain_s, before_s, pass_s = [self._learned.step_cost.pass_s(num_requests, size) for size in sizes]
         drafting_s = min(sum(report.propose_s), MAX_BOOKED * plain_s)
         lost = (pass_s - before_s + drafting_s) / max(plain_s, 1e-9)
         self._account.settle(num_accepted / num_requests - lost)
@@ -174,7 +183,7 @@ class AdaptiveDraftLength(DraftLengthController):
         if report.num_tokens == num_requests:
             self._plain_checks.plain_step(num_requests, self._step)
 
-    def _learn_drafts(self, report: StepReport) -> None:
+    def _learn_acceptance(self, report: StepReport) -> None:
         columns = [(one.num_verified, one.num_accepted, len(one.committed_ids)) for one in report.outcomes]
         asked = np.array(report.choice.lengths, dtype=np.int64)
         places = np.flatnonzero(asked)
@@ -186,11 +195,14 @@ class AdaptiveDraftLength(DraftLengthController):
         self._learned.acceptance.observe(Drafted(rows, arms, asked, drafted, accepted, committed <= accepted))
         self._turns.drafted(rows, arms, drafted, accepted, self._step)
         self._note_probes(rows, who, accepted)
-        for member in np.flatnonzero(np.bincount(who)).tolist():
-            own = asked[who == member]
-            self._learned.drafting[member].observe(
-                int(own.max()), int(own.sum()), self._unread_asked[member], report.propose_s[member]
-            )
+
+    def _learn_drafting(self, report: StepReport) -> None:
+        for member, cost in enumerate(self._learned.drafting):
+            pairs = zip(report.choice.members, report.choice.lengths, strict=True)
+            asked = [length for who, length in pairs if who == member and length]
+            if asked:
+                unread, seconds = self._unread_asked[member], report.propose_s[member]
+                cost.observe(max(asked), sum(asked), unread, seconds)
 
     def _note_probes(self, rows: Ints, who: Ints, num_accepted: Ints) -> None:
         probed = np.isin(rows, self._probed) if len(self._probed) else np.zeros(len(rows), dtype=np.bool_)

@@ -42,6 +42,9 @@ REQUESTS_PER_STEP = 16
 """A batch of so many requests is planned and learned from every second step, of twice as many every third:
 its steps are long, and tell much each."""
 
+PLAN_STEPS = 5
+"""Steps that the plan of so many requests is kept at least, of twice as many twice as long."""
+
 FEW_REQUESTS = 4
 """Below, there is a plan for each thing the members may offer; in larger batches the offers even out."""
 
@@ -131,7 +134,7 @@ class Planner:
             kept.switched = step
         kept.plan = self.planned.plan
         kept_steps = KEPT_STEPS if kept.plan.drafts else 2 * KEPT_STEPS
-        self._next_step = step + max(kept_steps, 2 * study_interval(len(now)))
+        self._next_step = step + max(kept_steps, PLAN_STEPS * len(now) // REQUESTS_PER_STEP)
         found = self._found(by_arm, costs, now, tokens_per_s, may_draft)
         self._lengths[now.rows], self._worth[now.rows] = found.lengths, found.worth
 

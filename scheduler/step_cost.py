@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 
 import numpy as np
@@ -65,7 +66,7 @@ class StepCost:
 
     def pass_s(self, num_requests: int, num_tokens: int) -> float:
         """The same for one number."""
-        return float(self.seconds(num_requests, np.array(float(num_tokens))))
+        return self._curve(num_requests).pass_s(num_tokens)
 
     def observe(self, num_requests: int, num_tokens: int, seconds: float) -> None:
         """Learn from a step."""
@@ -89,6 +90,17 @@ class _Curve:
     def __init__(self, logs: Floats, covariance: Floats) -> None:
         self.logs, self.covariance = logs, covariance
         self._seconds = np.exp(self.logs)
+        self._listed = self._seconds.tolist()
+
+    def pass_s(self, num_tokens: int) -> float:
+        """As ``seconds``, without the overhead of arrays."""
+        right = bisect_left(SIZES, num_tokens)
+        if right == len(SIZES):
+            return float(self.seconds(np.array(float(num_tokens))))
+        if right == 0:
+            return float(self._listed[0])
+        share = (num_tokens - SIZES[right - 1]) / (SIZES[right] - SIZES[right - 1])
+        return float((1 - share) * self._listed[right - 1] + share * self._listed[right])
 
     def seconds(self, num_tokens: Floats) -> Floats:
         inside = np.interp(num_tokens, KNOTS, self._seconds)
@@ -106,6 +118,7 @@ class _Curve:
         self.logs += gain * surprise
         self.covariance -= np.outer(gain, shared)
         self._seconds = np.exp(self.logs)
+        self._listed = self._seconds.tolist()
 
 
 def _weights(num_tokens: int) -> Floats:
