@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import comb
 from typing import TypeVar
 
 from foredraft.integration.compare.statistics.looks import LOOKS, interval_level
@@ -77,13 +78,16 @@ class ComparePlan:
     def interval_level(self, num_cells: int) -> float:
         """The level of each interval: all of the run hold together, see ``statistics.looks``.
 
-        Compared is each configuration in each cell, and over all workloads where there are several.
+        Compared is each configuration in each cell, and over all workloads where there are several; then
+        each with each other one, over all workloads.
         """
         num_looks = len(LOOKS) if self.repeats is None else 1
         num_conditions = len(self.batch_sizes) * len(self.temperatures)
         has_several_workloads = num_cells > num_conditions
-        num_compared = num_cells + num_conditions if has_several_workloads else num_cells
-        return interval_level(max(len(self.configs) - 1, 1) * max(num_compared, 1), num_looks)
+        num_rated = num_cells + num_conditions if has_several_workloads else num_cells
+        num_configs = len(self.configs) - 1
+        num_compared = num_configs * num_rated + comb(num_configs, 2) * num_conditions
+        return interval_level(max(num_compared, 1), num_looks)
 
     def cells(self, workloads: Iterable[str] | None = None) -> list[Cell]:
         """Every condition, workload by workload.

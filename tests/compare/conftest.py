@@ -191,7 +191,8 @@ def make_document(make_plan: Callable[..., ComparePlan]) -> Callable[..., Result
         values: dict[str, Any] = {
             "results": rows,
             "overall": overall,
-            "recommendation": recommendation(rows, overall),
+            "head_to_head": [],
+            "recommendation": recommendation(rows, overall, []),
             "regressions": None,
             "design": design(make_plan(repeats=None), 0.99),
             "configs": {name: {"proposer": name} for name in names},

@@ -61,12 +61,12 @@ def test_outputs_are_short_unless_a_length_is_asked_for() -> None:
 
 def test_the_level_shares_the_error_between_all_comparisons() -> None:
     plan = ComparePlan(proposer_configs(Config(), ["ngram", "draft"]), ("a", "b"), (1, 8), (0.0,))
-    assert 1 - plan.interval_level(4) == pytest.approx(0.05 / (2 * (4 + 2) * len(LOOKS)))
+    assert 1 - plan.interval_level(4) == pytest.approx(0.05 / ((2 * (4 + 2) + 2) * len(LOOKS)))
     fixed = replace(plan, repeats=3)
-    assert 1 - fixed.interval_level(4) == pytest.approx(0.05 / (2 * (4 + 2)))
+    assert 1 - fixed.interval_level(4) == pytest.approx(0.05 / (2 * (4 + 2) + 2))
     assert 1 - fixed.without({"draft"}).interval_level(4) == pytest.approx(0.05 / (4 + 2))
     alone = replace(fixed, workloads=("a",))
-    assert 1 - alone.interval_level(2) == pytest.approx(0.05 / (2 * 2)), "one workload is its own whole"
+    assert 1 - alone.interval_level(2) == pytest.approx(0.05 / (2 * 2 + 2)), "one workload is its own whole"
 
 
 def test_each_proposer_keeps_the_rest_of_the_configuration() -> None:

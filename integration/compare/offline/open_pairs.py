@@ -12,12 +12,12 @@ from foredraft.integration.compare.statistics.verdict import is_clear
 from foredraft.integration.compare.variants import BASELINE
 
 
-def block_ratios(name: str, blocks: Iterable[MeasuredBlock]) -> list[float]:
-    """Logarithm of throughput over the baseline's, for each block that the configuration has served."""
+def block_ratios(name: str, blocks: Iterable[MeasuredBlock], against: str = BASELINE) -> list[float]:
+    """Logarithm of throughput over that of ``against``, for each block that both have served."""
     return [
-        math.log(block.runs[name].tokens_per_s / block.runs[BASELINE].tokens_per_s)
+        math.log(block.runs[name].tokens_per_s / block.runs[against].tokens_per_s)
         for block in blocks
-        if name in block.runs
+        if name in block.runs and against in block.runs
     ]
 
 

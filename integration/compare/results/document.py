@@ -9,6 +9,7 @@ from typing import Any
 
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.plan import ComparePlan
+from foredraft.integration.compare.results.head_to_head import head_to_head_rows
 from foredraft.integration.compare.results.model import Design, ResultDocument
 from foredraft.integration.compare.results.provenance import command_line, commit
 from foredraft.integration.compare.results.recommendation import recommendation
@@ -51,10 +52,13 @@ def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: R
     level = plan.interval_level(facts.num_cells)
     rows = result_rows(blocks, plan, level)
     overall = overall_rows(rows, level, plan.min_effect)
+    wrong = {row.config for row in rows if row.verdict == "output differs"}
+    pairs = head_to_head_rows(blocks, plan, level, wrong)
     return ResultDocument(
         results=rows,
         overall=overall,
-        recommendation=recommendation(rows, overall),
+        head_to_head=pairs,
+        recommendation=recommendation(rows, overall, pairs),
         regressions=None if facts.before is None else regressions(facts.before.results, rows),
         design=design(plan, level),
         configs={name: config.model_dump(mode="json") for name, config in plan.configs.items()},

@@ -130,6 +130,21 @@ class OverallRow(Speedup):
     """How many speedups are behind it."""
 
 
+class HeadToHead(Speedup):
+    """Two configurations that both draft, over all workloads: the speedup is that of one over the other."""
+
+    config: str
+    """Name of the one."""
+    against: str
+    """Name of the other."""
+    batch_size: int
+    """Requests in flight."""
+    temperature: float
+    """Of every request."""
+    num_workloads: int
+    """How many workloads are behind it."""
+
+
 class Regression(Part):
     """A cell that is worse than in the result compared with."""
 
@@ -177,6 +192,8 @@ class ResultDocument(Part):
     """One per configuration and cell."""
     overall: list[OverallRow]
     """Over all workloads; empty where there is only one."""
+    head_to_head: list[HeadToHead]
+    """Each pair of configurations, by the blocks that both served; empty with one configuration."""
     recommendation: str
     """What to run, in a paragraph."""
     regressions: list[Regression] | None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from foredraft.integration.compare.results.model import OverallRow, ResultRow, Speedup
+from foredraft.integration.compare.results.model import HeadToHead, OverallRow, ResultRow, Speedup
 from foredraft.integration.compare.variants import BASELINE
 
 MAX_EXCEPTIONS = 3
@@ -23,18 +23,21 @@ class _Choice:
     rivals: list[str]
 
 
-def recommendation(rows: Sequence[ResultRow], overall: Sequence[OverallRow]) -> str:
+def recommendation(
+    rows: Sequence[ResultRow], overall: Sequence[OverallRow], pairs: Sequence[HeadToHead]
+) -> str:
     """One paragraph.
 
     Args:
         rows: of all cells.
         overall: over the workloads; empty where there is only one.
+        pairs: who beats whom.
     """
     rated: Sequence[ResultRow | OverallRow] = overall or [row for row in rows if row.config != BASELINE]
     if not rated:
         return "Nothing was compared with plain decoding, so there is no advice."
     wrong = list(dict.fromkeys(row.config for row in rows if row.verdict == "output differs"))
-    choices = _choices([row for row in rated if row.config not in wrong])
+    choices = _choices([row for row in rated if row.config not in wrong], _beaten(pairs))
     sentences = [_advice(choice, rows) for choice in choices]
     if overall:
         sentences += _exceptions(choices, [row for row in rows if row.config not in wrong])
@@ -43,26 +46,44 @@ def recommendation(rows: Sequence[ResultRow], overall: Sequence[OverallRow]) -> 
     return " ".join(sentences)
 
 
-def _choices(rated: Sequence[ResultRow | OverallRow]) -> list[_Choice]:
+def _beaten(pairs: Sequence[HeadToHead]) -> set[tuple[Condition, str, str]]:
+    """Under which condition who is slower than whom."""
+    found = set()
+    for pair in pairs:
+        condition = (pair.batch_size, pair.temperature)
+        if pair.verdict == "slower":
+            found.add((condition, pair.config, pair.against))
+        if pair.verdict == "faster":
+            found.add((condition, pair.against, pair.config))
+    return found
+
+
+def _choices(
+    rated: Sequence[ResultRow | OverallRow], beaten: Collection[tuple[Condition, str, str]]
+) -> list[_Choice]:
     by_condition: dict[Condition, list[ResultRow | OverallRow]] = {}
     for row in rated:
         by_condition.setdefault((row.batch_size, row.temperature), []).append(row)
-    return [_choice(condition, chosen) for condition, chosen in by_condition.items()]
+    return [_choice(condition, chosen, beaten) for condition, chosen in by_condition.items()]
 
 
-def _choice(condition: Condition, rated: Sequence[ResultRow | OverallRow]) -> _Choice:
+def _choice(
+    condition: Condition,
+    rated: Sequence[ResultRow | OverallRow],
+    beaten: Collection[tuple[Condition, str, str]],
+) -> _Choice:
+    """The best of those that no other one beats; who is not beaten by it either is a rival."""
     faster = [row for row in rated if row.verdict == "faster"]
     if not faster:
         return _Choice(condition, None, [])
-    best = max(faster, key=lambda row: row.speedup)
-    rivals = [row.config for row in faster if row is not best and _overlap(row, best)]
+    unbeaten = [
+        row for row in faster if not any((condition, row.config, one.config) in beaten for one in faster)
+    ]
+    best = max(unbeaten or faster, key=lambda row: row.speedup)
+    rivals = [
+        row.config for row in faster if row is not best and (condition, row.config, best.config) not in beaten
+    ]
     return _Choice(condition, best, rivals)
-
-
-def _overlap(one: Speedup, best: Speedup) -> bool:
-    assert one.speedup_high is not None, "faster has an interval"
-    assert best.speedup_low is not None, "faster has an interval"
-    return one.speedup_high >= best.speedup_low
 
 
 def _advice(choice: _Choice, rows: Sequence[ResultRow]) -> str:

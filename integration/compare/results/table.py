@@ -10,7 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from foredraft.integration.compare.offline.law_check import ALARM
-from foredraft.integration.compare.results.model import OverallRow, ResultDocument, ResultRow, Speedup
+from foredraft.integration.compare.results.model import (
+    HeadToHead,
+    OverallRow,
+    ResultDocument,
+    ResultRow,
+    Speedup,
+)
 from foredraft.integration.compare.results.provenance import run_label
 from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
 from foredraft.integration.compare.variants import BASELINE
@@ -46,6 +52,8 @@ def print_results(document: ResultDocument, console: Console) -> None:
         console.print(_table(workload, temperature, chosen))
     if document.overall:
         console.print(_overall_table(document.overall))
+    if document.head_to_head:
+        console.print(_head_to_head_table(document.head_to_head))
     console.print(CAPTION, style="dim")
     for note in notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
@@ -115,6 +123,21 @@ def _overall_table(rows: Sequence[OverallRow]) -> Table:
     table.add_column("verdict")
     for row in rows:
         where = [Text(str(row.batch_size)), Text(f"{row.temperature:g}"), Text(row.config)]
+        table.add_row(*where, *_speedup_cells(row))
+    return table
+
+
+def _head_to_head_table(rows: Sequence[HeadToHead]) -> Table:
+    table = _empty_table("one against the other, over all workloads, in the same blocks")
+    for heading in ("batch", "temp"):
+        table.add_column(heading, justify="right")
+    for heading in ("config", "against"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("ratio", "from", "to"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for row in rows:
+        where = [Text(str(row.batch_size)), Text(f"{row.temperature:g}"), Text(row.config), Text(row.against)]
         table.add_row(*where, *_speedup_cells(row))
     return table
 

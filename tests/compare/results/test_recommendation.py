@@ -1,19 +1,35 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from foredraft.integration.compare.results.model import ResultRow
+from foredraft.integration.compare.results.model import HeadToHead, ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
 from foredraft.integration.compare.results.rows import overall_rows
 
 MakeRow = Callable[..., ResultRow]
 
 
-def advice(rows: list[ResultRow]) -> str:
-    return recommendation(rows, overall_rows(rows, 0.95, 0.01))
+def advice(rows: list[ResultRow], pairs: Sequence[HeadToHead] = ()) -> str:
+    return recommendation(rows, overall_rows(rows, 0.95, 0.01), pairs)
+
+
+def beats(config: str, against: str, batch_size: int = 1) -> HeadToHead:
+    return HeadToHead(
+        config=config,
+        against=against,
+        batch_size=batch_size,
+        temperature=0.0,
+        num_workloads=1,
+        speedup=1.1,
+        speedup_low=1.05,
+        speedup_high=1.15,
+        standard_error=0.01,
+        freedom=5,
+        verdict="faster",
+    )
 
 
 def test_the_fastest_is_advised_with_its_k_and_interval(make_row: MakeRow) -> None:
     rows = [make_row("none", 1.0), make_row("ngram", 1.2), make_row("draft", 1.8, num_draft_tokens=3)]
-    text = advice(rows)
+    text = advice(rows, [beats("draft", "ngram")])
     assert "At batch 1 and temperature 0, run draft with K = 3: 1.80x (1.70 to 1.90)" in text
     assert "ngram" not in text
     assert "Other batch sizes were not measured" in text
@@ -24,6 +40,13 @@ def test_what_cannot_be_told_apart_is_named(make_row: MakeRow) -> None:
     text = advice([make_row("none", 1.0), make_row("ngram", 1.7), make_row("draft", 1.8)])
     assert "run draft" in text
     assert "ngram cannot be told apart from it" in text
+
+
+def test_a_direct_comparison_tells_apart_where_it_was_made(make_row: MakeRow) -> None:
+    rows = [make_row("none", 1.0), make_row("ngram", 1.7), make_row("draft", 1.8)]
+    assert "told apart" not in advice(rows, [beats("draft", "ngram")])
+    assert "told apart" in advice(rows, [beats("draft", "ngram", batch_size=8)])
+    assert "run ngram" in advice(rows, [beats("ngram", "draft")])
 
 
 def test_nothing_faster_means_plain_decoding(make_row: MakeRow) -> None:
