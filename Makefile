@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 SHARED_DATA ?= ../shared/data/spec_bench_dev.jsonl
 
-.PHONY: setup demo test test-all quality style bench identity gpu-check clean
+# A worker per core with one thread each: the threads of several torch processes would fight over the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+
+.PHONY: setup demo test test-slow quality style bench identity gpu-check clean
 
 setup: .venv/ready
 
@@ -24,11 +27,11 @@ demo: setup
 		--batch-sizes 1 --max-tokens 96
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # What CI runs on top: long soaks and laws, the wheel, and the prompts of SHARED_DATA where they are.
-test-all: setup
-	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(BIN)/python -m pytest
+test-slow: setup
+	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(PYTEST) -m slow
 
 quality: setup
 	$(BIN)/ruff check .
