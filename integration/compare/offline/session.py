@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from foredraft.integration.compare.offline.blocks import blocks_in_passes, cell_blocks
 from foredraft.integration.compare.offline.measure import Bench, MeasuredBlock
-from foredraft.integration.compare.offline.open_pairs import open_names
+from foredraft.integration.compare.offline.open_pairs import hardly_checked_names, open_names
 from foredraft.integration.compare.offline.progress import ProgressLine
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import Cell, ComparePlan
@@ -63,7 +63,10 @@ def run_comparison(
                 return
             state.blocks.append(block)
             if len(state.blocks) in state.looks:
-                state.open_names = open_names(state.blocks, state.open_names, level, plan.min_effect)
+                hardly_checked = hardly_checked_names(block for each in states for block in each.blocks)
+                state.open_names = open_names(
+                    state.blocks, state.open_names, level, plan.min_effect, hardly_checked
+                )
             num_open = sum(bool(each.open_names) for each in states)
             clock.count_block()
             progress.show(clock.seconds_used, clock.seconds_left, num_open)

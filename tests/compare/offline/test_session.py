@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from foredraft.integration.compare.offline import measure as measure_module
+from foredraft.integration.compare.offline import open_pairs
 from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
@@ -177,11 +178,33 @@ def test_a_cell_ends_when_its_verdict_is_clear(
     verdict: str,
 ) -> None:
     timed(monkeypatch, ratio)
+    monkeypatch.setattr(open_pairs, "MIN_CHECKED_TOKENS", 0)
     plan = make_plan(repeats=None, max_tokens=3)
     blocks = blocks_of(plan, toy_target, toy_prompts)
     row = result_rows(blocks, plan, plan.interval_level(1))[1]
     assert row.verdict == verdict
     assert len(blocks) in LOOKS[:4], "at a look, and long before the last"
+
+
+def test_it_does_not_end_before_enough_of_the_output_was_checked(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3 tokens a block and cell: in two cells 13 blocks have 78 together, 19 have 114."""
+    timed(monkeypatch, 2.0)
+    monkeypatch.setattr(open_pairs, "MIN_CHECKED_TOKENS", 100)
+    blocks = blocks_of(
+        make_plan(repeats=None, max_tokens=3, temperatures=(0.0, 0.5)), toy_target, toy_prompts
+    )
+    assert sorted(block.number for block in blocks)[-1] + 1 == LOOKS[3] == 19
+
+
+def test_unchecked_output_holds_nothing_open(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, 2.0)
+    monkeypatch.setattr(measure_module, "promises_equal_tokens", lambda *_: False)
+    blocks = blocks_of(make_plan(repeats=None, max_tokens=3), toy_target, toy_prompts)
+    assert len(blocks) in LOOKS[:4]
 
 
 def test_who_is_judged_takes_no_further_part(
