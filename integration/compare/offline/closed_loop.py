@@ -1,4 +1,4 @@
-"""Serve one block of requests with a fixed number in flight, and measure it."""
+"""Serve one block of requests, with a fixed number in flight or as they arrive, and measure it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ class RequestTimes:
     """When the tokens of one request came.
 
     Attributes:
-        first_token_s: seconds from the request in to its first token out, reading the prompt included.
+        first_token_s: seconds from the arrival of the request to its first token, waiting for a place and
+            reading the prompt included.
         per_token_s: seconds per further token; ``None`` where there is none.
+        total_s: seconds from the arrival to the last token.
     """
 
     first_token_s: float
     per_token_s: float | None
+    total_s: float
 
 
 @dataclass
@@ -80,12 +83,22 @@ class BlockRun:
         return self.num_emitted_tokens / self.seconds
 
 
-def run_block(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
-    """Serve all requests, never more than ``batch_size`` at once."""
+def run_block(
+    engine: EmbeddedEngine,
+    requests: Sequence[CompareRequest],
+    batch_size: int,
+    arrivals: Sequence[float] | None = None,
+) -> BlockRun:
+    """Serve all requests, never more than ``batch_size`` at once.
+
+    Args:
+        arrivals: seconds from the start at which each request arrives, ascending; who finds no place waits.
+            ``None``: a closed loop, a request arrives as soon as there is a place.
+    """
     before = copy.deepcopy(engine.metrics)
-    load = _Load(engine, requests, batch_size)
+    load = _Load(engine, requests, batch_size, arrivals)
     started = time.perf_counter()
-    load.serve()
+    load.serve(started)
     seconds = time.perf_counter() - started
     after = engine.metrics
     completions = load.completions()
@@ -109,9 +122,9 @@ def run_block(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_
 
 @dataclass
 class _InFlight:
-    """One request on its way: when it came in, and when its first and newest token came out."""
+    """One request on its way: when it arrived, and when its first and newest token came out."""
 
-    added_at: float
+    arrived_at: float
     first_at: float | None = None
     newest_at: float = 0.0
     num_tokens: int = 0
@@ -119,30 +132,45 @@ class _InFlight:
 
 
 class _Load:
-    """A closed loop: a request enters as soon as another one is done, while there are any."""
+    """Requests enter in order, while there is a place and the next one has arrived."""
 
-    def __init__(self, engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> None:
+    def __init__(
+        self,
+        engine: EmbeddedEngine,
+        requests: Sequence[CompareRequest],
+        batch_size: int,
+        arrivals: Sequence[float] | None,
+    ) -> None:
         self.decode = DecodeTotals()
         self._engine = engine
         self._requests = requests
         self._batch_size = batch_size
+        self._arrivals = arrivals
+        self._started = 0.0
         self._each: list[_InFlight] = []
         self._running: dict[str, _InFlight] = {}
 
-    def serve(self) -> None:
-        """Step until every request is done."""
+    def serve(self, started: float) -> None:
+        """Step until every request is done; ``started`` is the moment from which arrivals count."""
+        self._started = started
         self._fill()
-        while self._running:
-            reads_prompts = any(one.first_at is None for one in self._running.values())
-            seconds_before = dict(self._engine.metrics.seconds)
-            outputs = self._engine.step()
-            now = time.perf_counter()
-            num_tokens = sum(self._note(output, now) for output in outputs)
-            if not reads_prompts:
-                after = self._engine.metrics.seconds
-                spent = {phase: after[phase] - before for phase, before in seconds_before.items()}
-                self.decode.add(num_tokens, spent)
+        while self._running or len(self._each) < len(self._requests):
+            if self._running:
+                self._step()
+            else:
+                time.sleep(max(self._next_arrival() - time.perf_counter(), 0))
             self._fill()
+
+    def _step(self) -> None:
+        reads_prompts = any(one.first_at is None for one in self._running.values())
+        seconds_before = dict(self._engine.metrics.seconds)
+        outputs = self._engine.step()
+        now = time.perf_counter()
+        num_tokens = sum(self._note(output, now) for output in outputs)
+        if not reads_prompts:
+            after = self._engine.metrics.seconds
+            spent = {phase: after[phase] - before for phase, before in seconds_before.items()}
+            self.decode.add(num_tokens, spent)
 
     def completions(self) -> list[CompletionOutput]:
         """In the order of the requests."""
@@ -156,16 +184,25 @@ class _Load:
                 per_token = None
                 if one.num_tokens > 1:
                     per_token = (one.newest_at - one.first_at) / (one.num_tokens - 1)
-                times.append(RequestTimes(one.first_at - one.added_at, per_token))
+                first, total = one.first_at - one.arrived_at, one.newest_at - one.arrived_at
+                times.append(RequestTimes(first, per_token, total))
         return times
 
     def _fill(self) -> None:
         while len(self._each) < len(self._requests) and len(self._running) < self._batch_size:
+            arrived_at = self._next_arrival()
+            if arrived_at > time.perf_counter():
+                return
             number = str(len(self._each))
             request = self._requests[len(self._each)]
             self._engine.add_request(number, request.prompt.token_ids, request.params)
-            self._each.append(_InFlight(added_at=time.perf_counter()))
+            self._each.append(_InFlight(arrived_at))
             self._running[number] = self._each[-1]
+
+    def _next_arrival(self) -> float:
+        if self._arrivals is None:
+            return time.perf_counter()
+        return self._started + self._arrivals[len(self._each)]
 
     def _note(self, output: RequestOutput, now: float) -> int:
         """Take down what one request gained; returns how many tokens."""

@@ -20,7 +20,7 @@ MEASURED = {"seed": 1}
 def blocks(make_run: Callable[..., BlockRun]) -> list[MeasuredBlock]:
     run = replace(
         make_run(0.1 + 0.2),
-        request_times=[RequestTimes(0.25, None)],
+        request_times=[RequestTimes(0.25, None, 0.25)],
         decode=DecodeTotals(3, 5, {"forward": 0.5}),
         accepted_per_position=[1],
     )
