@@ -9,12 +9,13 @@ from typing import Any
 
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.plan import ComparePlan
-from foredraft.integration.compare.results.model import Design, ResultDocument
+from foredraft.integration.compare.results.model import Design, ResultDocument, ResultRow
 from foredraft.integration.compare.results.provenance import command_line, commit
-from foredraft.integration.compare.results.recommendation import recommendation
+from foredraft.integration.compare.results.recommendation import Words, recommendation
 from foredraft.integration.compare.results.regressions import regressions
 from foredraft.integration.compare.results.rows import overall_rows, result_rows
 from foredraft.integration.compare.statistics.looks import LOOKS
+from foredraft.integration.compare.variants import BASELINE
 
 NO_PREFIX_CACHE = "none: the embedded engine keeps nothing of a prompt after its request has ended"
 LAW_UNCHECKED = (
@@ -54,7 +55,7 @@ def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: R
     return ResultDocument(
         results=rows,
         overall=overall,
-        recommendation=recommendation(rows, overall),
+        recommendation=recommendation(rows, overall, offline_words(rows)),
         regressions=None if facts.before is None else regressions(facts.before.results, rows),
         design=design(plan, level),
         configs={name: config.model_dump(mode="json") for name, config in plan.configs.items()},
@@ -66,6 +67,16 @@ def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: R
         seconds=facts.seconds,
         interrupted=facts.interrupted,
     )
+
+
+def offline_words(rows: Sequence[ResultRow]) -> Words:
+    """How the advice speaks of configurations: each with its K."""
+    most: dict[str, int] = {}
+    for row in rows:
+        if row.config != BASELINE:
+            most[row.config] = max(most.get(row.config, 0), row.num_draft_tokens)
+    labels = {name: f"{name} with K = {tokens}" for name, tokens in most.items()}
+    return Words("plain decoding", BASELINE, "the tokens/s", "batch sizes", labels)
 
 
 def design(plan: ComparePlan, level: float) -> Design:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -56,33 +57,83 @@ class Speedup(Part):
     """What the interval and the output check say together; null for the baseline."""
 
 
-class ResultRow(Speedup):
+class ComparedRow(Speedup):
+    """A row as tables, plots and advice see it, whatever was compared."""
+
+    temperature: float | None
+    """Of every request; null where recorded requests bring their own."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of what was compared."""
+
+    @property
+    @abstractmethod
+    def load(self) -> str:
+        """How many requests at once, in words."""
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.verdict is None
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Load and temperature, in words."""
+        return (self.load,) if self.temperature is None else (self.load, f"temperature {self.temperature:g}")
+
+
+class CellRow(ComparedRow):
+    """One thing compared in one cell: one workload, load and temperature."""
+
+    workload: str
+    """Name of the prompt set, or ``set/category``."""
+    tokens_per_s: float | None
+    """Output tokens over wall time, reading the prompts included; null where nothing was served."""
+    acceptance_rate: float | None
+    """Accepted over drafted tokens; null where nothing was drafted, or a server does not tell."""
+    acceptance_length: float | None
+    """Tokens per target pass of a request, the recovered or bonus one included: 1 = nothing accepted; null
+    where a server does not tell."""
+    position_acceptance: list[float | None]
+    """Per place in the draft: accepted over drafted there; null where nothing was drafted."""
+    time_to_first_token_s: Percentiles | None
+    """Per request, reading the prompt included; null where no token came out."""
+    time_per_output_token_s: Percentiles | None
+    """Per request, the first token left out; null where no request had a second."""
+    num_blocks: int
+    """Paired blocks behind the figures."""
+
+    @property
+    @abstractmethod
+    def load_number(self) -> float | None:
+        """The load as a number; ``None`` where it is none."""
+
+
+class ManyWorkloadsRow(ComparedRow):
+    """One thing over all workloads, each with the same weight: the geometric mean of the speedups."""
+
+    num_workloads: int
+    """How many speedups are behind it."""
+
+
+class ResultRow(CellRow):
     """What one configuration did in one cell: one workload, batch size and temperature."""
 
     config: str
     """Name of the configuration; ``none`` is the baseline, plain decoding."""
     proposer: str
     """What drafts in it."""
-    workload: str
-    """Name of the prompt set, or ``set/category``."""
     batch_size: int
     """Requests in flight."""
-    temperature: float
-    """Of every request."""
     num_draft_tokens: int
     """Drafted per request and step at most (K)."""
+    temperature: float
+    """Of every request."""
     tokens_per_s: float
     """Output tokens over wall time, reading the prompts included."""
-    time_to_first_token_s: Percentiles | None
-    """Per request, reading the prompt included; null where no token came out."""
-    time_per_output_token_s: Percentiles | None
-    """Per request, the first token left out; null where no request had a second."""
-    acceptance_rate: float | None
-    """Accepted over drafted tokens; null when nothing was drafted."""
     acceptance_length: float
     """Tokens per target pass of a request, the recovered or bonus one included: 1 = nothing accepted."""
-    position_acceptance: list[float | None]
-    """Per place in the draft: accepted over drafted there; null where nothing was drafted."""
     drafted_tokens: int
     """All that was drafted."""
     accepted_tokens: int
@@ -111,42 +162,59 @@ class ResultRow(Speedup):
     """What the engine holds besides the target's weights: caches, and the weights of a draft or head."""
     num_prompts: int
     """Requests served."""
-    num_blocks: int
-    """Paired blocks behind the figures."""
     seconds: float
     """Wall time of these blocks."""
 
+    @property
+    def name(self) -> str:
+        return self.config
 
-class OverallRow(Speedup):
+    @property
+    def load(self) -> str:
+        return f"batch {self.batch_size}"
+
+    @property
+    def load_number(self) -> float:
+        return self.batch_size
+
+
+class OverallRow(ManyWorkloadsRow):
     """One configuration over all workloads, each with the same weight: the geometric mean of the speedups."""
 
     config: str
     """Name of the configuration."""
     batch_size: int
     """Requests in flight."""
-    temperature: float
-    """Of every request."""
-    num_workloads: int
-    """How many speedups are behind it."""
+
+    @property
+    def name(self) -> str:
+        return self.config
+
+    @property
+    def load(self) -> str:
+        return f"batch {self.batch_size}"
 
 
 class Regression(Part):
     """A cell that is worse than in the result compared with."""
 
     config: str
-    """Name of the configuration."""
+    """Name of the configuration, or of the server."""
     workload: str
     """Name of the prompt set."""
-    batch_size: int
-    """Requests in flight."""
-    temperature: float
-    """Of every request."""
+    conditions: list[str]
+    """Load and temperature, in words."""
     what: Literal["slower than before", "output differs now"]
     """What got worse."""
     before: float
     """Speedup then."""
     now: float
     """Speedup now."""
+
+    @property
+    def sentence(self) -> str:
+        where = ", ".join([self.workload, self.config, *self.conditions])
+        return f"{where}: {self.what} ({self.before:.2f}x, now {self.now:.2f}x)"
 
 
 class Design(Part):
@@ -168,23 +236,17 @@ class Design(Part):
     """What was checked where the temperature is above 0."""
 
 
-class ResultDocument(Part):
-    """The result of ``foredraft compare``."""
+class ComparisonDocument(Part):
+    """What the result of any comparison says besides its rows."""
 
     schema_version: Literal[2] = 2
     """Of this document."""
-    results: list[ResultRow]
-    """One per configuration and cell."""
-    overall: list[OverallRow]
-    """Over all workloads; empty where there is only one."""
     recommendation: str
     """What to run, in a paragraph."""
     regressions: list[Regression] | None
     """Against ``--baseline``; null without one."""
     design: Design
     """How it was measured."""
-    configs: dict[str, dict[str, Any]]
-    """Every option of each configuration."""
     environment: dict[str, Any]
     """Versions, hardware, and how the target ran."""
     command: str
@@ -192,10 +254,21 @@ class ResultDocument(Part):
     commit: str | None
     """Of the checkout that foredraft ran from, ``-dirty`` where files had changed; null outside of one."""
     seed: int
-    """Where the seeds of the requests, the orders of prompts and of configurations start."""
+    """Where the seeds of the requests, the orders of prompts and of what is compared start."""
     started_at: str
     """Time of the start, ISO 8601."""
     seconds: float
     """How long the run took, loading included."""
     interrupted: bool
     """Whether blocks are missing because the user ended the run."""
+
+
+class ResultDocument(ComparisonDocument):
+    """The result of ``foredraft compare``."""
+
+    results: list[ResultRow]
+    """One per configuration and cell."""
+    overall: list[OverallRow]
+    """Over all workloads; empty where there is only one."""
+    configs: dict[str, dict[str, Any]]
+    """Every option of each configuration."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from foredraft.integration.compare.online.client import OnlineRequest, first_model, send
+from foredraft.integration.compare.online.client import OnlineRequest, find_model, send
 from foredraft.integration.compare.online.endpoint import Endpoint, parse_endpoints
 from foredraft.integration.errors import UserError
 
@@ -37,7 +37,7 @@ def test_pieces_count_where_the_server_tells_no_usage(make_server: MakeServer) -
         ("status", "HTTP 500"),
         ("garbage", "not JSON"),
         ("list", "no object"),
-        ("shape", "no chat completion"),
+        ("shape", "no completion"),
         ("error_event", "out of memory"),
         ("cut", "ended before it was done"),
         ("empty", "no text came"),
@@ -65,7 +65,7 @@ def test_a_server_that_is_not_there_is_an_error() -> None:
     nowhere = Endpoint("a", f"http://127.0.0.1:{free_port()}")
     assert send(nowhere, "toy", REQUEST, timeout_s=5).error is not None
     with pytest.raises(UserError, match=r"--endpoint a: .* does not answer"):
-        first_model(nowhere, 5)
+        find_model(nowhere, 5)
 
 
 def free_port() -> int:
@@ -75,7 +75,7 @@ def free_port() -> int:
 
 
 def test_the_model_is_the_first_that_is_listed(make_server: MakeServer) -> None:
-    assert first_model(make_server().endpoint(), 5) == "toy"
+    assert find_model(make_server().endpoint(), 5) == "toy"
 
 
 def test_endpoints() -> None:

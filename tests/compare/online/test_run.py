@@ -13,9 +13,13 @@ from typer.testing import CliRunner, Result
 
 from foredraft.integration.compare import compare
 from foredraft.integration.compare.online import measure as measure_module
-from foredraft.integration.compare.online.measure import MAX_FAILED_BLOCKS, OnlineBlock, measure_online
+from foredraft.integration.compare.online.blocks import OnlineBlock
+from foredraft.integration.compare.online.measure import Driver
 from foredraft.integration.compare.online.plan import OnlinePlan, cell_requests, closed_loops, parse_rates
+from foredraft.integration.compare.online.requests import prompt_requests
 from foredraft.integration.compare.online.rows import online_rows
+from foredraft.integration.compare.online.session import MAX_FAILED_BLOCKS, run_online_comparison
+from foredraft.integration.compare.progress import progress_line
 from foredraft.integration.compare.results.schema import kept_schema
 from foredraft.integration.compare.statistics.looks import LOOKS
 from foredraft.integration.errors import UserError
@@ -32,9 +36,10 @@ def servers(make_server: MakeServer) -> tuple[Any, Any]:
 
 @pytest.fixture
 def plan(servers: tuple[Any, Any]) -> OnlinePlan:
+    prompts = [WorkloadPrompt(str(number), "c", (f"prompt {number}",)) for number in range(4)]
     return OnlinePlan(
         endpoints=(servers[0].endpoint("a"), servers[1].endpoint("b")),
-        prompts={"toy": [WorkloadPrompt(str(number), "c", (f"prompt {number}",)) for number in range(4)]},
+        requests={"toy": prompt_requests(prompts, 8)},
         loads=closed_loops([2]),
         temperatures=(0.0,),
         max_tokens=8,
@@ -45,7 +50,8 @@ def plan(servers: tuple[Any, Any]) -> OnlinePlan:
 
 
 def measured(plan: OnlinePlan) -> list[OnlineBlock]:
-    return list(measure_online(plan, MODELS, lambda used, left, num_open: None))
+    with progress_line() as progress:
+        return list(run_online_comparison(Driver(plan, MODELS), {}, progress))
 
 
 def test_a_slower_server_is_called_slower(servers: tuple[Any, Any], plan: OnlinePlan) -> None:
@@ -174,7 +180,7 @@ def test_from_the_command_line(servers: tuple[Any, Any], workload_file: Path, tm
     assert "law was not checked" in " ".join(result.stdout.split())
 
 
-@pytest.mark.parametrize("option", [["--proposers", "ngram"], ["--repeats", "1"], ["--html", "out.html"]])
+@pytest.mark.parametrize("option", [["--proposers", "ngram"], ["--repeats", "1"], ["--check-law"]])
 def test_options_of_the_other_mode_are_refused(
     servers: tuple[Any, Any], workload_file: Path, option: list[str]
 ) -> None:

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+from foredraft.integration.compare.results.document import offline_words
 from foredraft.integration.compare.results.model import ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
 from foredraft.integration.compare.results.rows import overall_rows
@@ -8,7 +9,7 @@ MakeRow = Callable[..., ResultRow]
 
 
 def advice(rows: list[ResultRow]) -> str:
-    return recommendation(rows, overall_rows(rows, 0.95, 0.01))
+    return recommendation(rows, overall_rows(rows, 0.95, 0.01), offline_words(rows))
 
 
 def test_the_fastest_is_advised_with_its_k_and_interval(make_row: MakeRow) -> None:
