@@ -56,7 +56,8 @@ def test_the_present_form_of_vllm() -> None:
 
 def test_the_older_form_of_vllm() -> None:
     params = PARAMS.format(temperature=1.0, stop="[]", max_tokens=9)
-    line = f"Received request cmpl-1: prompt: 'a, b', params: {params}, prompt_token_ids: [5, 6], lora_request: None"
+    tokens = "prompt_token_ids: [5, 6], lora_request: None"
+    line = f"Received request cmpl-1: prompt: 'a, b', params: {params}, {tokens}"
     found = convert([info("01", line)], "log", lengths_only=False)
     assert found.records == [
         TrafficRecord(prompt="a, b", prompt_tokens=2, max_tokens=9, temperature=1.0, arrival_s=0.0)
@@ -114,7 +115,7 @@ def test_arrivals_of_some_requests_only_are_dropped_and_told() -> None:
 
 
 def test_a_log_without_requests_is_refused_and_says_what_is_there() -> None:
-    with pytest.raises(UserError, match="no request was found .*1 lines: no request in a form"):
+    with pytest.raises(UserError, match=r"no request was found .*1 lines: no request in a form"):
         convert(["hello"], "log", lengths_only=False)
 
 

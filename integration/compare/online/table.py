@@ -18,11 +18,13 @@ from foredraft.integration.compare.results.table_parts import (
 )
 
 CAPTION = (
-    "first, token: median milliseconds to the first token and per further one, with p99. speedup: over the "
-    "first server, from paired blocks: of tokens/s, under arrivals of the mean latency. All intervals of "
-    "this run hold together with 95 %. Only texts at temperature 0 were compared; a law was not checked."
+    "speedup: over the first server, from paired blocks: of tokens/s, under arrivals of the mean latency. "
+    "All intervals of this run hold together with 95 %. Acceptance is by the servers' own count; by place: "
+    "per draft, how often each token of it was kept. Only texts at temperature 0 were compared; a law was "
+    "not checked."
 )
-RIGHT = ("tok/s", "first\nms", "p99", "token\nms", "p99", "acc.\nrate", "acc.\nlen.", "speedup", "from", "to")
+TIMES = ("first token", "p95", "p99", "per token", "p95", "p99", "request", "p95", "p99")
+MAX_PLACES = 5
 
 
 def print_online(document: OnlineDocument, console: Console) -> None:
@@ -32,7 +34,8 @@ def print_online(document: OnlineDocument, console: Console) -> None:
         return
     for workload, *conditions in dict.fromkeys((row.workload, *row.conditions) for row in rows):
         chosen = [row for row in rows if (row.workload, *row.conditions) == (workload, *conditions)]
-        console.print(_table(", ".join([f"workload {workload}", *conditions]), chosen))
+        console.print(_speed_table(", ".join([f"workload {workload}", *conditions]), chosen))
+        console.print(_times_table(chosen))
     if document.overall:
         console.print(overall_table(document.overall))
     console.print(CAPTION, style="dim")
@@ -46,28 +49,42 @@ def online_notes(rows: Sequence[OnlineRow]) -> list[str]:
     return [note for row in rows for note in _notes(row)]
 
 
-def _table(title: str, rows: Sequence[OnlineRow]) -> Table:
+def _speed_table(title: str, rows: Sequence[OnlineRow]) -> Table:
     table = empty_table(title)
     table.add_column("server", overflow="fold")
-    for heading in RIGHT:
+    for heading in ("tok/s", "speedup", "from", "to"):
         table.add_column(heading, justify="right")
     table.add_column("verdict")
+    for heading in ("acc.\nrate", "acc.\nlen.", "by place\n%"):
+        table.add_column(heading, justify="right")
     for row in rows:
-        table.add_row(*_cells(row))
+        speed = speedup_cells(row) if row.num_blocks else [Text("-"), Text(""), Text(""), Text("")]
+        table.add_row(
+            Text(row.endpoint),
+            _number(row.tokens_per_s, "{:.1f}"),
+            *speed,
+            _number(row.acceptance_rate, "{:.0%}"),
+            _number(row.acceptance_length, "{:.2f}"),
+            Text(_by_place(row) or "-"),
+        )
     return table
 
 
-def _cells(row: OnlineRow) -> list[Text]:
-    speed = speedup_cells(row) if row.num_blocks else [Text("-"), Text(""), Text(""), Text("")]
-    return [
-        Text(row.endpoint),
-        _number(row.tokens_per_s, "{:.1f}"),
-        *_milliseconds(row.time_to_first_token_s, "{:.0f}"),
-        *_milliseconds(row.time_per_output_token_s, "{:.1f}"),
-        _number(row.acceptance_rate, "{:.0%}"),
-        _number(row.acceptance_length, "{:.2f}"),
-        *speed,
-    ]
+def _by_place(row: OnlineRow) -> str:
+    shares = [f"{share:.0%}".rstrip("%") for share in row.position_acceptance if share is not None]
+    return " ".join(shares[:MAX_PLACES] + (["…"] if len(shares) > MAX_PLACES else []))
+
+
+def _times_table(rows: Sequence[OnlineRow]) -> Table:
+    table = empty_table("milliseconds: median, p95, p99")
+    table.add_column("server", overflow="fold")
+    for heading in TIMES:
+        table.add_column(heading.replace(" ", "\n"), justify="right")
+    for row in rows:
+        first, token = row.time_to_first_token_s, row.time_per_output_token_s
+        cells = [*_milliseconds(first, "{:.0f}"), *_milliseconds(token, "{:.1f}")]
+        table.add_row(Text(row.endpoint), *cells, *_milliseconds(row.latency_s, "{:.0f}"))
+    return table
 
 
 def _notes(row: OnlineRow) -> list[str]:
@@ -86,7 +103,7 @@ def _notes(row: OnlineRow) -> list[str]:
 
 
 def _milliseconds(seconds: Percentiles | None, form: str) -> list[Text]:
-    values = (None, None) if seconds is None else (seconds.median, seconds.p99)
+    values = (None,) * 3 if seconds is None else (seconds.median, seconds.p95, seconds.p99)
     return [_number(None if value is None else value * 1e3, form) for value in values]
 
 
