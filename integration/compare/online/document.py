@@ -11,7 +11,7 @@ from foredraft.integration.compare.online.model import OnlineDocument
 from foredraft.integration.compare.online.plan import OnlinePlan
 from foredraft.integration.compare.online.requests import digests
 from foredraft.integration.compare.online.rows import online_overall_rows, online_rows
-from foredraft.integration.compare.results.model import Design
+from foredraft.integration.compare.results.base import Design
 from foredraft.integration.compare.results.provenance import command_line, commit, machine
 from foredraft.integration.compare.results.recommendation import Words, recommendation
 from foredraft.integration.compare.results.regressions import regressions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foredraft.integration.compare.online.load import Load
-from foredraft.integration.compare.results.model import (
+from foredraft.integration.compare.results.base import (
     CellRow,
     ComparisonDocument,
     ManyWorkloadsRow,

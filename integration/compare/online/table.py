@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foredraft.integration.compare.online.model import OnlineDocument, OnlineRow
-from foredraft.integration.compare.results.model import Percentiles
+from foredraft.integration.compare.results.base import Percentiles
 from foredraft.integration.compare.results.table_parts import (
     empty_table,
     overall_table,

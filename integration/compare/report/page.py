@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from foredraft.integration.compare.report.markup import Markup, element, joined
 from foredraft.integration.compare.report.tables import design_text, facts_list
-from foredraft.integration.compare.results.model import ComparisonDocument, Regression
+from foredraft.integration.compare.results.base import ComparisonDocument, Regression
 
 MANY_ROWS = 80
 """From here on the long parts are folded."""

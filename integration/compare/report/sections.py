@@ -15,7 +15,8 @@ from foredraft.integration.compare.report.charts import (
     line_chart,
 )
 from foredraft.integration.compare.report.markup import Markup, element
-from foredraft.integration.compare.results.model import CellRow, ComparedRow, ManyWorkloadsRow, ResultRow
+from foredraft.integration.compare.results.base import CellRow, ComparedRow, ManyWorkloadsRow
+from foredraft.integration.compare.results.model import ResultRow
 
 Row = TypeVar("Row", bound=CellRow)
 PHASES = ("propose", "forward", "sample", "rest")

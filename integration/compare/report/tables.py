@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from foredraft.integration.compare.offline.law_check import ALARM
 from foredraft.integration.compare.report.markup import Markup, element
-from foredraft.integration.compare.results.model import CellRow, Design, Percentiles, ResultRow
+from foredraft.integration.compare.results.base import CellRow, Design, Percentiles
+from foredraft.integration.compare.results.model import ResultRow
 
 HEADINGS = (
     *("workload", "batch", "temp", "config", "K", "tokens/s", "speedup", "from", "to", "verdict", "output"),

@@ -9,7 +9,8 @@ from typing import Any
 
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.plan import ComparePlan
-from foredraft.integration.compare.results.model import Design, ResultDocument, ResultRow
+from foredraft.integration.compare.results.base import Design
+from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.provenance import command_line, commit
 from foredraft.integration.compare.results.recommendation import Words, recommendation
 from foredraft.integration.compare.results.regressions import regressions

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from foredraft.integration.compare.results.model import CellRow
+from foredraft.integration.compare.results.base import CellRow
 from foredraft.integration.compare.statistics.estimate import RatioEstimate, combined
 from foredraft.integration.compare.statistics.verdict import speed_verdict
 

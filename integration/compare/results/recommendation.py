@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foredraft.integration.compare.results.model import CellRow, ComparedRow, ManyWorkloadsRow, Speedup
+from foredraft.integration.compare.results.base import CellRow, ComparedRow, ManyWorkloadsRow, Speedup
 
 MAX_EXCEPTIONS = 3
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from foredraft.integration.compare.results.model import CellRow, Part, Regression
+from foredraft.integration.compare.results.base import CellRow, Part, Regression
 from foredraft.integration.errors import UserError
 
 Document = TypeVar("Document", bound=Part)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from foredraft.integration.compare.results.model import ManyWorkloadsRow, Regression, Speedup
+from foredraft.integration.compare.results.base import ManyWorkloadsRow, Regression, Speedup
 
 VERDICT_STYLES = {
     "faster": "bold green",
