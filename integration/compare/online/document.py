@@ -76,7 +76,7 @@ def check_same_requests(before: OnlineDocument, plan: OnlinePlan) -> None:
 def _words(plan: OnlinePlan) -> Words:
     has_arrivals = all(load.has_arrivals for load in plan.loads)
     speed = "the speed (1 / mean latency)" if has_arrivals else "the tokens/s"
-    return Words(f"{plan.baseline}, the first server", plan.baseline, speed, "loads")
+    return Words(f"{plan.baseline} (the first server)", plan.baseline, speed, "loads")
 
 
 def _design(plan: OnlinePlan) -> Design:

@@ -12,10 +12,12 @@ from foredraft.integration.compare.online.model import OnlineDocument, OnlineRow
 from foredraft.integration.compare.results.base import Percentiles
 from foredraft.integration.compare.results.table_parts import (
     empty_table,
+    few_blocks,
     overall_table,
     print_advice,
     speedup_cells,
 )
+from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
 
 CAPTION = (
     "speedup: over the first server, from paired blocks: of tokens/s, under arrivals of the mean latency. "
@@ -96,6 +98,8 @@ def _notes(row: OnlineRow) -> list[str]:
         found.append(f"{where}: it refused {row.num_refused} prompts; no server was given these again")
     if not row.num_blocks:
         found.append(f"{where}: no block could be compared")
+    elif not row.is_baseline and row.num_blocks < MIN_BLOCKS:
+        found.append(f"{where}: {few_blocks(row.num_blocks)}; raise --budget for more")
     served = row.num_requests - row.num_failed
     if not row.is_baseline and row.num_equal_texts is not None and row.num_equal_texts < served:
         found.append(f"{where}: {row.num_equal_texts} of {served} texts equal those of the first server")

@@ -20,7 +20,7 @@ from foredraft.integration.compare.report.tables import (
 )
 
 HEADINGS = (
-    *("workload", "load", "temp", "config", "tokens/s", "speedup", "from", "to", "verdict"),
+    *("workload", "load", "temp", "server", "tokens/s", "speedup", "from", "to", "verdict"),
     *("accept. rate", "accept. length", "first token ms", "p95", "p99", "per token ms", "p95", "p99"),
     *("latency ms", "p95", "p99", "requests", "failed", "refused", "equal texts", "blocks"),
 )

@@ -14,7 +14,7 @@ HEADINGS = (
     *("accept. rate", "accept. length", "drafted", "wasted", "first token ms", "p95", "p99"),
     *("per token ms", "p95", "p99", "ideal", "of ideal", "memory MB", "blocks"),
 )
-TEXT_HEADINGS = ("workload", "config", "verdict", "output")
+TEXT_HEADINGS = ("workload", "config", "server", "verdict", "output")
 VERDICT_CLASSES = {"faster": "good", "slower": "bad", "output differs": "bad", "no difference shown": "open"}
 OUTPUT_WORDS = {True: "equal", "near_tie": "near-tie", False: "differs", None: "law not checked"}
 

@@ -13,6 +13,7 @@ from foredraft.integration.compare.results.model import ResultDocument, ResultRo
 from foredraft.integration.compare.results.provenance import run_label
 from foredraft.integration.compare.results.table_parts import (
     empty_table,
+    few_blocks,
     overall_table,
     print_advice,
     speedup_cells,
@@ -110,8 +111,7 @@ def _notes(row: ResultRow) -> list[str]:
     if row.outputs_equal is None and row.law_p_value is None:
         found.append(f"{where}: law not checked, only the speed was compared")
     if row.config != BASELINE and row.num_blocks < MIN_BLOCKS:
-        blocks = "one block" if row.num_blocks == 1 else f"{row.num_blocks} blocks"
-        found.append(f"{where}: {blocks} give no interval; raise --budget, --repeats or --limit for more")
+        found.append(f"{where}: {few_blocks(row.num_blocks)}; raise --budget, --repeats or --limit for more")
     if row.proposer_faults:
         found.append(f"{where}: the proposer failed {row.proposer_faults} times")
     return found

@@ -51,6 +51,11 @@ def speedup_cells(row: Speedup) -> list[Text]:
     return [Text(f"{row.speedup:.2f}x", style=style), *ends, Text(word, style=style)]
 
 
+def few_blocks(num_blocks: int) -> str:
+    """That there are too few blocks, in words."""
+    return f"{'one block' if num_blocks == 1 else f'{num_blocks} blocks'} give no interval"
+
+
 def print_advice(advice: str, regressions: Sequence[Regression] | None, console: Console) -> None:
     """The paragraph, and what is worse than before."""
     console.print()

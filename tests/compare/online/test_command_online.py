@@ -53,7 +53,7 @@ def test_from_the_command_line(servers: tuple[Any, Any], workload_file: Path, tm
     assert "ours" in result.stdout
     assert "law was not checked" in " ".join(result.stdout.split())
     assert "run ours: " in document["recommendation"]
-    assert "the tokens/s of plain, the first server" in document["recommendation"]
+    assert "the tokens/s of plain (the first server)" in document["recommendation"]
     assert " ".join(document["recommendation"].split()) in " ".join(result.stdout.split())
     html = page.read_text()
     assert document["recommendation"] in html
@@ -168,6 +168,22 @@ def test_results_of_unequal_workloads_are_refused(
     result = short_run(servers, workload_file, "--baseline", str(old))
     assert isinstance(result.exception, UserError)
     assert "held other requests" in str(result.exception)
+
+
+def test_a_result_of_the_other_mode_is_refused(
+    servers: tuple[Any, Any], workload_file: Path, tmp_path: Path, make_document: Callable[..., Any]
+) -> None:
+    old = tmp_path / "old.json"
+    old.write_text(make_document([]).model_dump_json())
+    result = short_run(servers, workload_file, "--baseline", str(old))
+    assert isinstance(result.exception, UserError)
+    assert "is no result of this version of compare" in str(result.exception)
+
+
+def test_too_few_blocks_are_told(servers: tuple[Any, Any], workload_file: Path) -> None:
+    servers[0].delay_s = servers[1].delay_s = 0.05
+    result = short_run(servers, workload_file, "--budget", "2.5")
+    assert "give no interval; raise --budget for more" in " ".join(result.stdout.split())
 
 
 def test_the_key_is_sent_and_is_nowhere_else(
