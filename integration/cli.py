@@ -14,6 +14,7 @@ from foredraft.integration.cli_config import config_app
 from foredraft.integration.cli_generate import generate
 from foredraft.integration.compare import compare
 from foredraft.integration.errors import UserError
+from foredraft.integration.traffic.command import traffic
 from foredraft.integration.train.command import train_app
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(compare)
 app.command()(align)
+app.command()(traffic)
 app.add_typer(config_app, name="config")
 app.add_typer(train_app, name="train")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import comb
 from typing import TypeVar
 
-from foredraft.integration.compare.statistics.looks import LOOKS, interval_level
+from foredraft.integration.compare.statistics.looks import LOOKS, run_level
 from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
 from foredraft.integration.compare.variants import BASELINE, parse_variants
 from foredraft.integration.config import BUILTIN_PROPOSERS, Config, replaced
@@ -83,11 +82,7 @@ class ComparePlan:
         """
         num_looks = len(LOOKS) if self.repeats is None else 1
         num_conditions = len(self.batch_sizes) * len(self.temperatures)
-        has_several_workloads = num_cells > num_conditions
-        num_rated = num_cells + num_conditions if has_several_workloads else num_cells
-        num_configs = len(self.configs) - 1
-        num_compared = num_configs * num_rated + comb(num_configs, 2) * num_conditions
-        return interval_level(max(num_compared, 1), num_looks)
+        return run_level(len(self.configs) - 1, num_cells, num_conditions, num_looks)
 
     def cells(self, workloads: Iterable[str] | None = None) -> list[Cell]:
         """Every condition, workload by workload.

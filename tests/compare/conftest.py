@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from foredraft.integration.compare.offline.closed_loop import BlockRun
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import ComparePlan, proposer_configs
-from foredraft.integration.compare.results.document import design
+from foredraft.integration.compare.results.document import design, offline_words
 from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
 from foredraft.integration.compare.results.rows import overall_rows
@@ -192,7 +192,7 @@ def make_document(make_plan: Callable[..., ComparePlan]) -> Callable[..., Result
             "results": rows,
             "overall": overall,
             "head_to_head": [],
-            "recommendation": recommendation(rows, overall, []),
+            "recommendation": recommendation(rows, overall, [], offline_words(rows)),
             "regressions": None,
             "design": design(make_plan(repeats=None), 0.99),
             "configs": {name: {"proposer": name} for name in names},

@@ -1,16 +1,22 @@
-"""How requests reach a server: a fixed number in flight, or arrivals at random."""
+"""How requests reach a server: a fixed number in flight, or arrivals, at random or as recorded."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from foredraft.integration.compare.online.client import OnlineRequest, Reply
 
 Send = Callable[[OnlineRequest], Reply]
+Line = SimpleQueue[tuple[Future[tuple[Reply, float]], OnlineRequest] | None]
+"""Requests on their way to the threads that send them; ``None`` ends one of these."""
+
+RECORDED = "recorded arrivals"
 
 
 @dataclass(frozen=True)
@@ -20,13 +26,22 @@ class Load:
     Attributes:
         concurrency: requests in flight at most; under arrivals more wait in line here.
         arrivals_per_s: Poisson arrivals; ``None`` = closed loop: a request enters as soon as another is done.
+        recorded: whether each request arrives when it did in recorded traffic.
     """
 
     concurrency: int
     arrivals_per_s: float | None = None
+    recorded: bool = False
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether arrivals fix the tokens/s, so that latencies are what differs."""
+        return self.recorded or self.arrivals_per_s is not None
 
     @property
     def label(self) -> str:
+        if self.recorded:
+            return RECORDED
         if self.arrivals_per_s is None:
             return f"{self.concurrency} in flight"
         return f"{self.arrivals_per_s:g}/s"
@@ -47,37 +62,64 @@ class Served:
 
 
 def serve_block(send: Send, requests: Sequence[OnlineRequest], load: Load, seed: int) -> Served:
-    """Send all requests.
+    """Send all requests. Ctrl-C ends it at once: what is in flight then is left to itself.
 
     Args:
         seed: of the arrival times; the same for every server.
     """
+    line: Line = SimpleQueue()
+    num_threads = min(load.concurrency, len(requests))
+    for _ in range(num_threads):
+        # Not a pool: the interpreter would wait for its threads, and so for a server that hangs.
+        Thread(target=_send_from, args=(line, send), daemon=True).start()
     started = time.perf_counter()
-    with ThreadPoolExecutor(max_workers=load.concurrency) as pool:
-        futures: list[Future[tuple[Reply, float]]] = []
-        arrived = []
-        for wait in _waits(load, len(requests), seed):
+    futures: list[Future[tuple[Reply, float]]] = []
+    arrived = []
+    try:
+        for request, wait in zip(requests, _waits(load, requests, seed), strict=True):
             time.sleep(max(started + wait - time.perf_counter(), 0))
             arrived.append(time.perf_counter())
-            futures.append(pool.submit(_timed, send, requests[len(futures)]))
+            futures.append(Future())
+            line.put((futures[-1], request))
         ended = [future.result() for future in futures]
+    finally:
+        _end(line, num_threads)
     latencies = [end - begin for begin, (_, end) in zip(arrived, ended, strict=True)]
-    if load.arrivals_per_s is None:
+    if not load.has_arrivals:
         latencies = [reply.seconds for reply, _ in ended]
     return Served(max(end for _, end in ended) - started, [reply for reply, _ in ended], latencies)
 
 
-def _timed(send: Send, request: OnlineRequest) -> tuple[Reply, float]:
-    return send(request), time.perf_counter()
+def _send_from(line: Line, send: Send) -> None:
+    while (entry := line.get()) is not None:
+        future, request = entry
+        try:
+            future.set_result((send(request), time.perf_counter()))
+        except BaseException as error:
+            future.set_exception(error)
 
 
-def _waits(load: Load, count: int, seed: int) -> list[float]:
+def _end(line: Line, num_threads: int) -> None:
+    """Let the threads end, without sending what still waits."""
+    while True:
+        try:
+            line.get_nowait()
+        except Empty:
+            break
+    for _ in range(num_threads):
+        line.put(None)
+
+
+def _waits(load: Load, requests: Sequence[OnlineRequest], seed: int) -> list[float]:
     """Seconds from the start to each arrival."""
+    if load.recorded:
+        times = [request.arrival_s or 0.0 for request in requests]
+        return [one - times[0] for one in times]
     if load.arrivals_per_s is None:
-        return [0.0] * count
+        return [0.0] * len(requests)
     gaps = random.Random(seed)
     waits, at = [], 0.0
-    for _ in range(count):
+    for _ in requests:
         waits.append(at)
         at += gaps.expovariate(load.arrivals_per_s)
     return waits

@@ -8,14 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from foredraft.integration.compare.offline.measure import MeasuredBlock
-from foredraft.integration.compare.plan import ComparePlan
-from foredraft.integration.compare.results.head_to_head import head_to_head_rows
-from foredraft.integration.compare.results.model import Design, ResultDocument
+from foredraft.integration.compare.offline.open_pairs import block_ratios
+from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.results.base import Design, HeadToHead
+from foredraft.integration.compare.results.head_to_head import Judging, Met, head_to_head_rows
+from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.provenance import command_line, commit
-from foredraft.integration.compare.results.recommendation import recommendation
+from foredraft.integration.compare.results.recommendation import Words, recommendation
 from foredraft.integration.compare.results.regressions import regressions
 from foredraft.integration.compare.results.rows import overall_rows, result_rows
 from foredraft.integration.compare.statistics.looks import LOOKS
+from foredraft.integration.compare.variants import BASELINE
 
 NO_PREFIX_CACHE = "none: the embedded engine keeps nothing of a prompt after its request has ended"
 LAW_UNCHECKED = (
@@ -52,13 +55,12 @@ def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: R
     level = plan.interval_level(facts.num_cells)
     rows = result_rows(blocks, plan, level)
     overall = overall_rows(rows, level, plan.min_effect)
-    wrong = {row.config for row in rows if row.verdict == "output differs"}
-    pairs = head_to_head_rows(blocks, plan, level, wrong)
+    pairs = _pairs(blocks, rows, plan, level)
     return ResultDocument(
         results=rows,
         overall=overall,
         head_to_head=pairs,
-        recommendation=recommendation(rows, overall, pairs),
+        recommendation=recommendation(rows, overall, pairs, offline_words(rows)),
         regressions=None if facts.before is None else regressions(facts.before.results, rows),
         design=design(plan, level),
         configs={name: config.model_dump(mode="json") for name, config in plan.configs.items()},
@@ -70,6 +72,30 @@ def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: R
         seconds=facts.seconds,
         interrupted=facts.interrupted,
     )
+
+
+def _pairs(
+    blocks: Sequence[MeasuredBlock], rows: Sequence[ResultRow], plan: ComparePlan, level: float
+) -> list[HeadToHead]:
+    def met(row: ResultRow) -> Met:
+        cell = Cell(row.workload, row.batch_size, row.temperature)
+        own = [block for block in blocks if block.cell == cell]
+        return Met(row.conditions, lambda one, other: block_ratios(one, own, against=other))
+
+    names = [name for name in plan.configs if name != BASELINE]
+    wrong = {row.config for row in rows if row.verdict == "output differs"}
+    judging = Judging(level, plan.min_effect, wrong)
+    return head_to_head_rows([met(row) for row in rows if row.is_baseline], names, judging)
+
+
+def offline_words(rows: Sequence[ResultRow]) -> Words:
+    """How the advice speaks of configurations: each with its K."""
+    most: dict[str, int] = {}
+    for row in rows:
+        if row.config != BASELINE:
+            most[row.config] = max(most.get(row.config, 0), row.num_draft_tokens)
+    labels = {name: f"{name} with K = {tokens}" for name, tokens in most.items()}
+    return Words("plain decoding", BASELINE, "the tokens/s", "batch sizes", labels)
 
 
 def design(plan: ComparePlan, level: float) -> Design:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 import numpy as np
 
 from foredraft.integration.compare.offline.closed_loop import BlockRun, DecodeTotals
-from foredraft.integration.compare.results.model import Percentiles
+from foredraft.integration.compare.results.base import Percentiles
 
 
 def time_split(runs: Sequence[BlockRun]) -> dict[str, float] | None:

@@ -14,16 +14,20 @@ import torch
 
 from foredraft.integration.embedded.build import Target
 
-PACKAGES = ("torch", "transformers", "foredraft")
+PACKAGES = ("torch", "transformers")
+
+
+def machine() -> dict[str, Any]:
+    """What ran the comparison, whatever ran the model."""
+    return {"python": platform.python_version(), "foredraft": version("foredraft"), "cpu": _cpu_name()}
 
 
 def environment(target: Target) -> dict[str, Any]:
     """Versions, hardware, and how the target ran."""
     on_gpu = target.device.type == "cuda"
     return {
-        "python": platform.python_version(),
+        **machine(),
         **{package: version(package) for package in PACKAGES},
-        "cpu": _cpu_name(),
         "gpu": torch.cuda.get_device_name(target.device) if on_gpu else None,
         "num_threads": torch.get_num_threads(),
         "model": target.name,

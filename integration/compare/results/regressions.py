@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
-from foredraft.integration.compare.results.model import Regression, ResultDocument, ResultRow
+from foredraft.integration.compare.results.base import CellRow, Part, Regression
 from foredraft.integration.errors import UserError
 
+Document = TypeVar("Document", bound=Part)
 
-def read_result(path: Path) -> ResultDocument:
+
+def read_result(path: Path, kind: type[Document]) -> Document:
     """A result that ``--json`` wrote.
+
+    Args:
+        kind: class of the document; that of the other mode is refused.
 
     Raises:
         UserError: it cannot be read, or is no result of this version.
     """
     try:
-        return ResultDocument.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UserError(f"--baseline: {str(path)!r}: {error.strerror}") from None
     except ValidationError as error:
@@ -29,7 +35,7 @@ def read_result(path: Path) -> ResultDocument:
         ) from None
 
 
-def regressions(before: Sequence[ResultRow], now: Sequence[ResultRow]) -> list[Regression]:
+def regressions(before: Sequence[CellRow], now: Sequence[CellRow]) -> list[Regression]:
     """The cells of both runs in which a configuration is worse now.
 
     Slower means that the two intervals do not meet: of equal speedups that happens less often than one
@@ -44,12 +50,12 @@ def regressions(before: Sequence[ResultRow], now: Sequence[ResultRow]) -> list[R
     ]
 
 
-def num_common(before: Sequence[ResultRow], now: Sequence[ResultRow]) -> int:
+def num_common(before: Sequence[CellRow], now: Sequence[CellRow]) -> int:
     """How many rows can be compared."""
     return len({_key(row) for row in before} & {_key(row) for row in now})
 
 
-def _worse(before: ResultRow, now: ResultRow) -> list[str]:
+def _worse(before: CellRow, now: CellRow) -> list[str]:
     found = []
     if now.verdict == "output differs" and before.verdict != "output differs":
         found.append("output differs now")
@@ -63,19 +69,17 @@ def _worse(before: ResultRow, now: ResultRow) -> list[str]:
     return found
 
 
-def _regression(before: ResultRow, now: ResultRow, what: str) -> Regression:
-    return Regression.model_validate(
-        {
-            "config": now.config,
-            "workload": now.workload,
-            "batch_size": now.batch_size,
-            "temperature": now.temperature,
-            "what": what,
-            "before": before.speedup,
-            "now": now.speedup,
-        }
-    )
+def _regression(before: CellRow, now: CellRow, what: str) -> Regression:
+    values = {
+        "config": now.name,
+        "workload": now.workload,
+        "conditions": list(now.conditions),
+        "what": what,
+        "before": before.speedup,
+        "now": now.speedup,
+    }
+    return Regression.model_validate(values)
 
 
-def _key(row: ResultRow) -> tuple[str, str, int, float]:
-    return row.config, row.workload, row.batch_size, row.temperature
+def _key(row: CellRow) -> tuple[str, ...]:
+    return row.name, row.workload, *row.conditions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from foredraft.integration.compare.offline.law_check import ALARM, unevenness
@@ -18,7 +17,7 @@ from foredraft.integration.compare.results.figures import (
     time_split,
 )
 from foredraft.integration.compare.results.model import FirstDifference, OverallRow, ResultRow
-from foredraft.integration.compare.statistics.estimate import RatioEstimate, combined
+from foredraft.integration.compare.results.overall import speedup_over, workload_groups
 from foredraft.integration.compare.statistics.verdict import speed_verdict
 from foredraft.integration.compare.variants import BASELINE
 
@@ -43,11 +42,16 @@ def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
 
 def overall_rows(rows: Sequence[ResultRow], level: float, min_effect: float) -> list[OverallRow]:
     """Per configuration, batch size and temperature over the workloads, where there are several."""
-    groups: dict[tuple[str, int, float], list[ResultRow]] = {}
-    for row in rows:
-        if row.config != BASELINE:
-            groups.setdefault((row.config, row.batch_size, row.temperature), []).append(row)
-    return [_overall(group, level, min_effect) for group in groups.values() if len(group) > 1]
+    return [
+        OverallRow(
+            config=group[0].config,
+            batch_size=group[0].batch_size,
+            temperature=group[0].temperature,
+            num_workloads=len(group),
+            **speedup_over(group, level, min_effect),
+        )
+        for group in workload_groups(rows)
+    ]
 
 
 def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
@@ -148,24 +152,3 @@ def _outputs_equal(
         rounding=where.rounding,
     )
     return judged.outputs_equal, first
-
-
-def _overall(rows: Sequence[ResultRow], level: float, min_effect: float) -> OverallRow:
-    parts = [
-        RatioEstimate(math.log(row.speedup), row.standard_error, row.freedom, row.num_blocks) for row in rows
-    ]
-    whole = combined(parts)
-    interval = whole.interval(level)
-    wrong = any(row.verdict == "output differs" for row in rows)
-    return OverallRow(
-        config=rows[0].config,
-        batch_size=rows[0].batch_size,
-        temperature=rows[0].temperature,
-        num_workloads=len(rows),
-        speedup=whole.ratio,
-        speedup_low=interval[0] if interval else None,
-        speedup_high=interval[1] if interval else None,
-        standard_error=whole.standard_error,
-        freedom=whole.freedom,
-        verdict="output differs" if wrong else speed_verdict(interval, min_effect),
-    )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from foredraft.integration.compare.offline.law_check import ALARM
-from foredraft.integration.compare.results.model import (
-    HeadToHead,
-    OverallRow,
-    ResultDocument,
-    ResultRow,
-    Speedup,
-)
+from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.provenance import run_label
+from foredraft.integration.compare.results.table_parts import (
+    empty_table,
+    few_blocks,
+    head_to_head_table,
+    overall_table,
+    print_advice,
+    speedup_cells,
+)
 from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
 from foredraft.integration.compare.variants import BASELINE
 
@@ -26,13 +27,6 @@ CAPTION = (
     "blocks; from and to: all intervals of this run hold together with 95 %. no diff.: no difference shown."
 )
 
-VERDICT_STYLES = {
-    "faster": "bold green",
-    "slower": "bold red",
-    "output differs": "bold red",
-    "no difference shown": "yellow",
-}
-_VERDICT_WORDS = {"no difference shown": "no diff.", "output differs": "WRONG"}
 _OUTPUT_WORDS = {
     True: Text("equal", style="green"),
     "near_tie": Text("near-tie", style="yellow"),
@@ -51,22 +45,13 @@ def print_results(document: ResultDocument, console: Console) -> None:
         chosen = [row for row in rows if (row.workload, row.temperature) == (workload, temperature)]
         console.print(_table(workload, temperature, chosen))
     if document.overall:
-        console.print(_overall_table(document.overall))
+        console.print(overall_table(document.overall))
     if document.head_to_head:
-        console.print(_head_to_head_table(document.head_to_head))
+        console.print(head_to_head_table(document.head_to_head))
     console.print(CAPTION, style="dim")
     for note in notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
-    console.print()
-    console.print(document.recommendation, markup=False, highlight=False)
-    for one in document.regressions or ():
-        console.print(
-            f"REGRESSION: {one.workload}, {one.config}, batch {one.batch_size}, temperature "
-            f"{one.temperature:g}: {one.what} ({one.before:.2f}x, now {one.now:.2f}x)",
-            style="bold red",
-            markup=False,
-            highlight=False,
-        )
+    print_advice(document.recommendation, document.regressions, console)
 
 
 def notes(rows: Sequence[ResultRow]) -> list[str]:
@@ -75,7 +60,7 @@ def notes(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _table(workload: str, temperature: float, rows: Sequence[ResultRow]) -> Table:
-    table = _empty_table(f"workload {workload}, temperature {temperature:g}")
+    table = empty_table(f"workload {workload}, temperature {temperature:g}")
     for heading in ("batch", "K"):
         table.add_column(heading, justify="right")
     table.add_column("config", overflow="fold")
@@ -98,7 +83,7 @@ def _cells(row: ResultRow) -> list[Text]:
         Text(str(row.num_draft_tokens)),
         Text(row.config),
         Text(f"{row.tokens_per_s:.1f}"),
-        *_speedup_cells(row),
+        *speedup_cells(row),
         Text(rate),
         Text(f"{row.acceptance_length:.2f}"),
         _output_cell(row),
@@ -111,51 +96,6 @@ def _output_cell(row: ResultRow) -> Text:
     if row.law_p_value < ALARM:
         return Text("LAW WRONG", style="bold red")
     return Text("law holds", style="green") if row.outputs_equal is None else _OUTPUT_WORDS[row.outputs_equal]
-
-
-def _overall_table(rows: Sequence[OverallRow]) -> Table:
-    table = _empty_table("all workloads, each with the same weight")
-    for heading in ("batch", "temp"):
-        table.add_column(heading, justify="right")
-    table.add_column("config", overflow="fold")
-    for heading in ("speedup", "from", "to"):
-        table.add_column(heading, justify="right")
-    table.add_column("verdict")
-    for row in rows:
-        where = [Text(str(row.batch_size)), Text(f"{row.temperature:g}"), Text(row.config)]
-        table.add_row(*where, *_speedup_cells(row))
-    return table
-
-
-def _head_to_head_table(rows: Sequence[HeadToHead]) -> Table:
-    table = _empty_table("one against the other, over all workloads, in the same blocks")
-    for heading in ("batch", "temp"):
-        table.add_column(heading, justify="right")
-    for heading in ("config", "against"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("ratio", "from", "to"):
-        table.add_column(heading, justify="right")
-    table.add_column("verdict")
-    for row in rows:
-        where = [Text(str(row.batch_size)), Text(f"{row.temperature:g}"), Text(row.config), Text(row.against)]
-        table.add_row(*where, *_speedup_cells(row))
-    return table
-
-
-def _empty_table(title: str) -> Table:
-    # Without vertical rules the table fits 80 columns, which is what a pipe gets.
-    return Table(
-        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-    )
-
-
-def _speedup_cells(row: Speedup) -> list[Text]:
-    if row.verdict is None:
-        return [Text(f"{row.speedup:.2f}x", style="dim"), Text(""), Text(""), Text("")]
-    style = VERDICT_STYLES[row.verdict]
-    ends = [Text("-" if end is None else f"{end:.2f}") for end in (row.speedup_low, row.speedup_high)]
-    word = _VERDICT_WORDS.get(row.verdict, row.verdict)
-    return [Text(f"{row.speedup:.2f}x", style=style), *ends, Text(word, style=style)]
 
 
 def _notes(row: ResultRow) -> list[str]:
@@ -174,8 +114,7 @@ def _notes(row: ResultRow) -> list[str]:
     if row.outputs_equal is None and row.law_p_value is None:
         found.append(f"{where}: law not checked, only the speed was compared")
     if row.config != BASELINE and row.num_blocks < MIN_BLOCKS:
-        blocks = "one block" if row.num_blocks == 1 else f"{row.num_blocks} blocks"
-        found.append(f"{where}: {blocks} give no interval; raise --budget, --repeats or --limit for more")
+        found.append(f"{where}: {few_blocks(row.num_blocks)}; raise --budget, --repeats or --limit for more")
     if row.proposer_faults:
         found.append(f"{where}: the proposer failed {row.proposer_faults} times")
     return found

@@ -11,6 +11,8 @@ its verdicts.
 
 from __future__ import annotations
 
+from math import comb
+
 FAMILY_ERROR = 0.05
 
 LOOKS = (6, 9, 13, 19, 28, 42, 63, 95)
@@ -29,3 +31,17 @@ def interval_level(num_comparisons: int, num_looks: int) -> float:
     if num_comparisons < 1 or num_looks < 1:
         raise ValueError(f"needs counts of 1 or more, got {num_comparisons} and {num_looks}")
     return 1 - FAMILY_ERROR / (num_comparisons * num_looks)
+
+
+def run_level(num_rivals: int, num_cells: int, num_conditions: int, num_looks: int = len(LOOKS)) -> float:
+    """The same for a whole run: each rival in each cell, and over all workloads where there are several; then
+    each rival with each other one, over all workloads.
+
+    Args:
+        num_rivals: what is compared with the baseline.
+        num_conditions: loads times temperatures; each cell is one of them with one workload.
+    """
+    has_several_workloads = num_cells > num_conditions
+    num_rated = num_cells + num_conditions if has_several_workloads else num_cells
+    num_compared = num_rivals * num_rated + comb(num_rivals, 2) * num_conditions
+    return interval_level(max(num_compared, 1), num_looks)

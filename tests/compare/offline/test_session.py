@@ -16,10 +16,10 @@ from foredraft.integration.compare.offline.closed_loop import BlockRun, run_bloc
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
 from foredraft.integration.compare.offline.law_check import ALARM
 from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
-from foredraft.integration.compare.offline.progress import progress_line
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.offline.session import Finished, run_comparison
 from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.progress import progress_line
 from foredraft.integration.compare.results.model import ResultRow
 from foredraft.integration.compare.results.rows import result_rows
 from foredraft.integration.compare.statistics.looks import LOOKS

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from foredraft.integration.compare.report.page import report_page
+from foredraft.integration.compare.report.offline import report_page
 from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 
 MakeRow = Callable[..., ResultRow]

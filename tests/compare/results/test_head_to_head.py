@@ -1,61 +1,46 @@
-from collections.abc import Callable
+import math
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun
-from foredraft.integration.compare.offline.measure import MeasuredBlock
-from foredraft.integration.compare.plan import Cell, ComparePlan
-from foredraft.integration.compare.results.head_to_head import head_to_head_rows
-from foredraft.integration.compare.results.model import HeadToHead
+from foredraft.integration.compare.results.base import HeadToHead
+from foredraft.integration.compare.results.head_to_head import Judging, Met, head_to_head_rows
 
-MakeRun = Callable[..., BlockRun]
-MakePlan = Callable[..., ComparePlan]
-
-NOISE = (1.0, 1.3, 0.9, 1.1, 0.8, 1.2, 1.0, 0.95)
+NOISE = (1.0, 1.03, 0.98, 1.01, 0.99, 1.02, 1.0, 0.97)
 
 
-def blocks_of(make_run: MakeRun, cell: Cell, seconds: dict[str, float]) -> list[MeasuredBlock]:
-    """Slow spells hit everybody in a block alike."""
-    return [
-        MeasuredBlock(cell, number, ["p"], {name: make_run(own * noise) for name, own in seconds.items()}, {})
-        for number, noise in enumerate(NOISE)
-    ]
+def met(condition: str, speeds: dict[str, float]) -> Met:
+    """A cell in which those named ran at these speeds, up to noise."""
+
+    def log_ratios(one: str, other: str) -> list[float]:
+        if one not in speeds or other not in speeds:
+            return []
+        return [math.log(speeds[one] / speeds[other] * noise) for noise in NOISE]
+
+    return Met((condition,), log_ratios)
 
 
-def rows_of(
-    plan: ComparePlan, blocks: list[MeasuredBlock], wrong: frozenset[str] = frozenset()
-) -> list[HeadToHead]:
-    return head_to_head_rows(blocks, plan, 0.99, wrong)
+def rows_of(cells: list[Met], wrong: frozenset[str] = frozenset()) -> list[HeadToHead]:
+    return head_to_head_rows(cells, ["ngram", "draft"], Judging(0.99, 0.01, wrong))
 
 
-def test_pairs_are_judged_by_the_blocks_that_both_served(make_run: MakeRun, make_plan: MakePlan) -> None:
-    plan = make_plan("ngram,draft")
-    blocks = blocks_of(make_run, Cell("toy", 1, 0.0), {"none": 1.0, "ngram": 0.5, "draft": 0.55})
-    blocks += blocks_of(make_run, Cell("toy", 1, 0.0), {"none": 1.0, "ngram": 0.1})
-    (row,) = rows_of(plan, blocks)
-    assert (row.config, row.against, row.verdict) == ("ngram", "draft", "faster")
-    assert abs(row.speedup - 1.1) < 1e-9
+def test_a_pair_has_a_ratio_an_interval_and_a_verdict() -> None:
+    (row,) = rows_of([met("batch 1", {"ngram": 1.1, "draft": 1.0})])
+    assert (row.config, row.against, row.conditions, row.verdict) == ("ngram", "draft", ["batch 1"], "faster")
+    assert abs(row.speedup - 1.1) < 0.005
     assert row.speedup_low is not None
     assert row.speedup_low > 1.05
 
 
-def test_workloads_have_the_same_weight_and_conditions_a_row_each(
-    make_run: MakeRun, make_plan: MakePlan
-) -> None:
-    plan = make_plan("ngram,draft", workloads=("toy", "prose"), batch_sizes=(1, 8))
-    blocks = blocks_of(make_run, Cell("toy", 1, 0.0), {"none": 1.0, "ngram": 1.0, "draft": 4.0})
-    blocks += blocks_of(make_run, Cell("prose", 1, 0.0), {"none": 1.0, "ngram": 1.0, "draft": 0.25})
-    blocks += blocks_of(make_run, Cell("toy", 8, 0.0), {"none": 1.0, "ngram": 1.0, "draft": 0.5})
-    rows = rows_of(plan, blocks)
-    assert [(row.batch_size, row.num_workloads) for row in rows] == [(1, 2), (8, 1)]
-    assert abs(rows[0].speedup - 1) < 1e-9
+def test_workloads_have_the_same_weight_and_conditions_a_row_each() -> None:
+    cells = [met("batch 1", {"ngram": 1.0, "draft": 0.25}), met("batch 1", {"ngram": 1.0, "draft": 4.0})]
+    rows = rows_of([*cells, met("batch 8", {"ngram": 1.0, "draft": 2.0})])
+    assert [(row.conditions, row.num_workloads) for row in rows] == [(["batch 1"], 2), (["batch 8"], 1)]
+    assert abs(rows[0].speedup - 1) < 0.005
     assert rows[1].verdict == "slower"
 
 
-def test_the_fast_and_wrong_beats_nobody(make_run: MakeRun, make_plan: MakePlan) -> None:
-    blocks = blocks_of(make_run, Cell("toy", 1, 0.0), {"none": 1.0, "ngram": 0.5, "draft": 0.9})
-    (row,) = rows_of(make_plan("ngram,draft"), blocks, wrong=frozenset({"ngram"}))
+def test_the_fast_and_wrong_beats_nobody() -> None:
+    (row,) = rows_of([met("batch 1", {"ngram": 2.0, "draft": 1.0})], wrong=frozenset({"ngram"}))
     assert row.verdict == "output differs"
 
 
-def test_those_who_never_met_are_left_out(make_run: MakeRun, make_plan: MakePlan) -> None:
-    blocks = blocks_of(make_run, Cell("toy", 1, 0.0), {"none": 1.0, "ngram": 0.5})
-    assert rows_of(make_plan("ngram,draft"), blocks) == []
+def test_those_who_never_met_are_left_out() -> None:
+    assert rows_of([met("batch 1", {"ngram": 2.0})]) == []

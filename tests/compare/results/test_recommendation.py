@@ -1,6 +1,8 @@
 from collections.abc import Callable, Sequence
 
-from foredraft.integration.compare.results.model import HeadToHead, ResultRow
+from foredraft.integration.compare.results.base import HeadToHead
+from foredraft.integration.compare.results.document import offline_words
+from foredraft.integration.compare.results.model import ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
 from foredraft.integration.compare.results.rows import overall_rows
 
@@ -8,15 +10,14 @@ MakeRow = Callable[..., ResultRow]
 
 
 def advice(rows: list[ResultRow], pairs: Sequence[HeadToHead] = ()) -> str:
-    return recommendation(rows, overall_rows(rows, 0.95, 0.01), pairs)
+    return recommendation(rows, overall_rows(rows, 0.95, 0.01), pairs, offline_words(rows))
 
 
 def beats(config: str, against: str, batch_size: int = 1) -> HeadToHead:
     return HeadToHead(
         config=config,
         against=against,
-        batch_size=batch_size,
-        temperature=0.0,
+        conditions=[f"batch {batch_size}", "temperature 0"],
         num_workloads=1,
         speedup=1.1,
         speedup_low=1.05,

@@ -44,7 +44,7 @@ def test_a_written_result_can_be_read(
 ) -> None:
     document = make_document([make_row("none", 1.0), make_row("ngram")])
     write_json(tmp_path / "old.json", document.model_dump(mode="json"))
-    assert read_result(tmp_path / "old.json") == document
+    assert read_result(tmp_path / "old.json", ResultDocument) == document
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1, "results": []}'])
@@ -52,9 +52,9 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "old.json"
     path.write_text(text)
     with pytest.raises(UserError, match=r"--baseline: .*old\.json"):
-        read_result(path)
+        read_result(path, ResultDocument)
 
 
 def test_a_missing_result_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No such file"):
-        read_result(tmp_path / "old.json")
+        read_result(tmp_path / "old.json", ResultDocument)

@@ -3,7 +3,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from foredraft.integration.compare.results.model import FirstDifference, HeadToHead, ResultDocument, ResultRow
+from foredraft.integration.compare.results.base import HeadToHead
+from foredraft.integration.compare.results.model import FirstDifference, ResultDocument, ResultRow
 from foredraft.integration.compare.results.regressions import regressions
 from foredraft.integration.compare.results.table import print_results
 
@@ -91,8 +92,7 @@ def test_pairs_have_a_table_of_their_own(make_row: MakeRow, make_document: MakeD
     pair = HeadToHead(
         config="draft",
         against="ngram",
-        batch_size=1,
-        temperature=0.0,
+        conditions=["batch 1", "temperature 0"],
         num_workloads=1,
         speedup=1.33,
         speedup_low=1.25,
@@ -101,6 +101,6 @@ def test_pairs_have_a_table_of_their_own(make_row: MakeRow, make_document: MakeD
         freedom=5,
         verdict="faster",
     )
-    line = "1 0 draft ngram 1.33x 1.25 1.42 faster"
+    line = "batch 1, temperature 0 draft ngram 1.33x 1.25 1.42 faster"
     assert line in one_line(make_document(rows, head_to_head=[pair]))
     assert "one against the other" not in printed(make_document(rows))

@@ -7,51 +7,44 @@ as not written.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from foredraft.integration.compare.offline.measure import MeasuredBlock
-from foredraft.integration.compare.offline.prompts import Prompt
-from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.progress import ProgressLine, progress_line
 from foredraft.integration.errors import UserError
 
-_BLOCK: TypeAdapter[MeasuredBlock] = TypeAdapter(MeasuredBlock)
+
+class CountedBlock(Protocol):
+    """A block: a dataclass that knows its cell, and its number there."""
+
+    @property
+    def cell(self) -> Hashable: ...
+
+    @property
+    def number(self) -> int: ...
 
 
-def measured_what(
-    plan: ComparePlan, prompts: Mapping[str, Sequence[Prompt]], environment: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What two runs must have in common for their blocks to belong together; the budget is not part of it."""
-    return {
-        "configs": {name: config.model_dump(mode="json") for name, config in plan.configs.items()},
-        "prompts": {
-            name: [[one.prompt_id, *one.token_ids] for one in chosen] for name, chosen in prompts.items()
-        },
-        "batch_sizes": list(plan.batch_sizes),
-        "temperatures": list(plan.temperatures),
-        "repeats": plan.repeats,
-        "min_effect": plan.min_effect,
-        "check_law": plan.check_law,
-        "seed": plan.seed,
-        "environment": dict(environment),
-    }
+Block = TypeVar("Block", bound=CountedBlock)
 
 
-class Journal:
+class Journal(Generic[Block]):
     """The file of one run.
 
     Args:
-        measured: see ``measured_what``.
+        kind: class of the blocks.
+        measured: what two runs must have in common for their blocks to belong together.
 
     Raises:
         UserError: the file is of another run, no journal, or cannot be read or written.
     """
 
-    def __init__(self, path: Path, measured: Mapping[str, Any]) -> None:
-        self.finished: dict[tuple[Cell, int], MeasuredBlock] = {}
+    def __init__(self, path: Path, kind: type[Block], measured: Mapping[str, Any]) -> None:
+        self.finished: dict[tuple[Any, int], Block] = {}
+        self._blocks: TypeAdapter[Block] = TypeAdapter(kind)
         self._path = path
         try:
             lines = _whole_lines(path)
@@ -64,18 +57,18 @@ class Journal:
         except OSError as error:
             raise UserError(f"--journal: {str(path)!r}: {error.strerror}") from None
 
-    def add(self, block: MeasuredBlock) -> None:
+    def add(self, block: Block) -> None:
         """Keep a block; one that is there already is not written again."""
         if (block.cell, block.number) in self.finished:
             return
         self.finished[block.cell, block.number] = block
         with self._path.open("ab") as file:
-            file.write(_BLOCK.dump_json(block) + b"\n")
+            file.write(self._blocks.dump_json(block) + b"\n")
 
     def _read(self, lines: Sequence[bytes], measured: Mapping[str, Any]) -> None:
         try:
             there = json.loads(lines[0])["measured"]
-            blocks = [_BLOCK.validate_json(line) for line in lines[1:]]
+            blocks = [self._blocks.validate_json(line) for line in lines[1:]]
         except (ValueError, KeyError, TypeError, ValidationError):
             raise UserError(f"--journal: {str(self._path)!r} is no journal of a comparison") from None
         changed = [name for name in measured if there.get(name) != measured[name]]
@@ -90,3 +83,27 @@ class Journal:
 def _whole_lines(path: Path) -> list[bytes]:
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     return lines[:-1] if lines and not lines[-1].endswith(b"\n") else lines
+
+
+def collect_blocks(
+    measure: Callable[[Mapping[tuple[Any, int], Block], ProgressLine], Iterator[Block]],
+    journal: Journal[Block] | None,
+) -> tuple[list[Block], bool]:
+    """The blocks of a run, and whether the user ended it before they were all there.
+
+    Args:
+        measure: yields the blocks, given those of an earlier run and the line that shows how far it is.
+    """
+    finished = dict(journal.finished) if journal else {}
+    if finished:
+        print(f"--journal: going on after {len(finished)} blocks of an earlier run", file=sys.stderr)
+    blocks: list[Block] = []
+    try:
+        with progress_line() as progress:
+            for block in measure(finished, progress):
+                blocks.append(block)
+                if journal:
+                    journal.add(block)
+    except KeyboardInterrupt:
+        return blocks, True
+    return blocks, False
