@@ -8,6 +8,7 @@ from foredraft.integration.compare.plan import (
     ComparePlan,
     compared_configs,
     parse_batch_sizes,
+    parse_rates,
     parse_temperatures,
     request_params,
     split_lists,
@@ -22,7 +23,6 @@ def compare_offline(loaded: LoadedConfig, options: CompareOptions) -> Ended:
         UserError: an option that cannot be used.
     """
     only_online = {
-        "--rates": options.rates,
         "--traffic": options.traffic,
         "--traffic-speed": options.traffic_speed != 1,
         "--model-name": options.model_names,
@@ -46,6 +46,7 @@ def _plan(loaded: LoadedConfig, options: CompareOptions) -> ComparePlan:
         workloads=split_lists("--workload", options.workload),
         batch_sizes=parse_batch_sizes(options.batch_sizes),
         temperatures=parse_temperatures(options.temperatures, loaded.config),
+        rates=() if options.rates is None else parse_rates(options.rates),
         limit=options.limit,
         by_category=options.by_category,
         repeats=options.repeats,

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from foredraft.integration.compare.files import Ended, Files, refuse
 from foredraft.integration.compare.options import DEFAULT_WORKLOADS, CompareOptions
-from foredraft.integration.compare.plan import parse_batch_sizes, parse_temperatures, split_lists
+from foredraft.integration.compare.plan import (
+    parse_batch_sizes,
+    parse_rates,
+    parse_temperatures,
+    split_lists,
+)
 from foredraft.integration.config_sources import LoadedConfig
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ def compare_online(loaded: LoadedConfig, options: CompareOptions) -> Ended:
 
 def _workload_plan(loaded: LoadedConfig, options: CompareOptions) -> OnlinePlan:
     from foredraft.integration.compare.offline.prompts import load_workloads
-    from foredraft.integration.compare.online.plan import OnlinePlan, closed_loops, parse_rates
+    from foredraft.integration.compare.online.plan import OnlinePlan, at_rates, closed_loops
     from foredraft.integration.compare.online.requests import prompt_requests
 
     sampling = loaded.config.sampling
@@ -56,7 +61,7 @@ def _workload_plan(loaded: LoadedConfig, options: CompareOptions) -> OnlinePlan:
     return OnlinePlan(
         endpoints=_endpoints(options),
         requests={name: prompt_requests(each, sampling.max_tokens) for name, each in workloads.items()},
-        loads=closed if options.rates is None else parse_rates(options.rates),
+        loads=closed if options.rates is None else at_rates(parse_rates(options.rates)),
         temperatures=parse_temperatures(options.temperatures, loaded.config),
         max_tokens=sampling.max_tokens,
         seed=sampling.seed or 0,
@@ -66,7 +71,7 @@ def _workload_plan(loaded: LoadedConfig, options: CompareOptions) -> OnlinePlan:
 
 
 def _traffic_plan(loaded: LoadedConfig, options: CompareOptions, traffic: Path) -> OnlinePlan:
-    from foredraft.integration.compare.online.load import Load
+    from foredraft.integration.compare.load import Load
     from foredraft.integration.compare.online.plan import ARRIVALS_IN_FLIGHT, OnlinePlan, closed_loops
     from foredraft.integration.compare.online.requests import traffic_requests
     from foredraft.integration.traffic.records import read_traffic

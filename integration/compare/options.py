@@ -83,7 +83,7 @@ Rates = Annotated[
     str | None,
     typer.Option(
         metavar="LIST",
-        help="With --endpoint: requests arrive at random, so many a second, instead of --batch-sizes.",
+        help="Requests arrive at random, so many a second, in place of --batch-sizes: compares latencies.",
     ),
 ]
 BaselineFile = Annotated[

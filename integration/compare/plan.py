@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from foredraft.integration.compare.load import REQUESTS_PER_ARRIVALS
 from foredraft.integration.compare.statistics.looks import LOOKS, run_level
 from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
 from foredraft.integration.compare.variants import BASELINE, parse_variants
@@ -25,11 +26,22 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Cell:
-    """One condition; within it the proposers meet on the same prompts."""
+    """One condition; within it the proposers meet on the same prompts.
+
+    Attributes:
+        batch_size: requests in flight, at most where ``arrivals_per_s`` says how they come.
+        arrivals_per_s: requests arrive at random, so many a second; ``None`` = a closed loop.
+    """
 
     workload: str
     batch_size: int
     temperature: float
+    arrivals_per_s: float | None = None
+
+    @property
+    def block_size(self) -> int:
+        """Requests in a block at least."""
+        return self.batch_size if self.arrivals_per_s is None else REQUESTS_PER_ARRIVALS
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,7 @@ class ComparePlan:
 
     Attributes:
         configs: what is compared, by name; the baseline first.
+        rates: requests a second, in place of ``batch_sizes``; ``engine.max_num_seqs`` run at once.
         limit: prompts per workload at most.
         by_category: whether each category of a workload counts as a workload of its own.
         repeats: how often each prompt is served; ``None`` = until the verdicts are clear.
@@ -51,6 +64,7 @@ class ComparePlan:
     workloads: tuple[str, ...]
     batch_sizes: tuple[int, ...]
     temperatures: tuple[float, ...]
+    rates: tuple[float, ...] = ()
     limit: int | None = None
     by_category: bool = False
     repeats: int | None = None
@@ -81,7 +95,7 @@ class ComparePlan:
         each with each other one, over all workloads.
         """
         num_looks = len(LOOKS) if self.repeats is None else 1
-        num_conditions = len(self.batch_sizes) * len(self.temperatures)
+        num_conditions = len(self.loads) * len(self.temperatures)
         return run_level(len(self.configs) - 1, num_cells, num_conditions, num_looks)
 
     def cells(self, workloads: Iterable[str] | None = None) -> list[Cell]:
@@ -91,11 +105,23 @@ class ComparePlan:
             workloads: names of the prompt sets where they are not those of the plan (``by_category``).
         """
         return [
-            Cell(workload, batch_size, temperature)
+            Cell(workload, batch_size, temperature, rate)
             for workload in (self.workloads if workloads is None else workloads)
-            for batch_size in self.batch_sizes
+            for batch_size, rate in self.loads
             for temperature in self.temperatures
         ]
+
+    @property
+    def max_batch_size(self) -> int:
+        """Requests in flight at most."""
+        return max(batch_size for batch_size, _ in self.loads)
+
+    @property
+    def loads(self) -> list[tuple[int, float | None]]:
+        """Batch sizes and arrivals per second."""
+        if self.rates:
+            return [(self.base.engine.max_num_seqs, rate) for rate in self.rates]
+        return [(batch_size, None) for batch_size in self.batch_sizes]
 
 
 def parse_batch_sizes(text: str) -> tuple[int, ...]:
@@ -109,6 +135,18 @@ def parse_batch_sizes(text: str) -> tuple[int, ...]:
         if not 1 <= size <= MAX_BATCH_SIZE:
             raise UserError(f"--batch-sizes: should be from 1 to {MAX_BATCH_SIZE} (got {size})")
     return sizes
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """ "0.5,2" -> (0.5, 2.0), requests a second.
+
+    Raises:
+        UserError: not positive numbers.
+    """
+    rates = _parse_list("--rates", text, float, "numbers")
+    if not all(0 < rate <= 1e4 for rate in rates):
+        raise UserError(f"--rates: should be above 0 and at most 10000 a second (got {text!r})")
+    return rates
 
 
 def parse_temperatures(text: str | None, config: Config) -> tuple[float, ...]:

@@ -141,6 +141,7 @@ def make_row() -> Callable[..., ResultRow]:
             "proposer": config,
             "workload": "toy",
             "batch_size": 1,
+            "arrivals_per_s": None,
             "temperature": 0.0,
             "num_draft_tokens": 5,
             "tokens_per_s": 100.0 * speedup,

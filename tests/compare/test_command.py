@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -112,12 +113,12 @@ def test_ctrl_c_shows_and_writes_what_is_complete(
 ) -> None:
     num_runs = 0
 
-    def interrupted(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def interrupted(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         nonlocal num_runs
         num_runs += 1
         if num_runs == interrupt_at:
             raise KeyboardInterrupt
-        return run_block(engine, requests, batch_size)
+        return run_block(engine, requests, *load)
 
     monkeypatch.setattr(measure_module, "run_block", interrupted)
     out = tmp_path / "out.json"
@@ -175,12 +176,12 @@ def test_a_killed_run_goes_on_and_ends_like_a_whole_one(
     class KilledError(BaseException):
         pass
 
-    def killed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def killed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         nonlocal num_runs
         num_runs += 1
         if num_runs == 6:  # two warm-ups, one block, half of the next
             raise KilledError
-        return run_block(engine, requests, batch_size)
+        return run_block(engine, requests, *load)
 
     arguments = ["--proposers", "ngram", "--repeats", "1", "--journal", str(journal)]
     monkeypatch.setattr(measure_module, "run_block", killed)
@@ -210,8 +211,8 @@ def test_a_regression_is_shown_and_is_the_exit_code(
 ) -> None:
     speed = 1.0
 
-    def timed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
-        measured = run_block(engine, requests, batch_size)
+    def timed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
+        measured = run_block(engine, requests, *load)
         return replace(measured, seconds=1 / speed if engine.proposer else 1.0)
 
     monkeypatch.setattr(measure_module, "run_block", timed)

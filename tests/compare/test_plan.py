@@ -7,6 +7,7 @@ from foredraft.integration.compare.plan import (
     ComparePlan,
     compared_configs,
     parse_batch_sizes,
+    parse_rates,
     parse_temperatures,
     proposer_configs,
     request_params,
@@ -139,3 +140,9 @@ def test_several_completions_per_prompt_are_refused() -> None:
     """They would run side by side and exceed the batch size."""
     with pytest.raises(UserError, match=r"sampling\.n"):
         request_params(Config(sampling={"n": 2}), 0.0, seed=0)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "fast", "1,,2", "nan", "inf"])
+def test_bad_rates_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--rates"):
+        parse_rates(text)

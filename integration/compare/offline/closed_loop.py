@@ -82,6 +82,11 @@ class BlockRun:
         """Output tokens per second of wall time."""
         return self.num_emitted_tokens / self.seconds
 
+    @property
+    def requests_per_s_of_latency(self) -> float:
+        """1 / mean seconds from the arrival of a request to its last token."""
+        return len(self.request_times) / sum(times.total_s for times in self.request_times)
+
 
 def run_block(
     engine: EmbeddedEngine,

@@ -19,6 +19,7 @@ def measured_what(
             name: [[one.prompt_id, *one.token_ids] for one in chosen] for name, chosen in prompts.items()
         },
         "batch_sizes": list(plan.batch_sizes),
+        "rates": list(plan.rates),
         "temperatures": list(plan.temperatures),
         "repeats": plan.repeats,
         "min_effect": plan.min_effect,

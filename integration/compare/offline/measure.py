@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from foredraft.integration.compare.offline.blocks import turns
+from foredraft.integration.compare.offline.blocks import block_arrivals, turns
 from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
 from foredraft.integration.compare.offline.law_check import LawChecker
 from foredraft.integration.compare.offline.output_check import Difference, OutputChecker
@@ -44,6 +44,11 @@ class MeasuredBlock:
     differences: dict[str, list[Difference | None] | None]
     places: dict[str, list[float]] = field(default_factory=dict)
 
+    def speed(self, name: str) -> float:
+        """Tokens/s; where arrivals fix these, requests per second of latency."""
+        run = self.runs[name]
+        return run.tokens_per_s if self.cell.arrivals_per_s is None else run.requests_per_s_of_latency
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -77,8 +82,9 @@ class Bench:
         Raises:
             UserError: one of them did not bring a single token.
         """
+        arrivals = block_arrivals(self.plan, cell, number, len(requests))
         runs = {
-            name: run_block(self.engines[name], requests, cell.batch_size)
+            name: run_block(self.engines[name], requests, cell.batch_size, arrivals)
             for name in turns(self.plan, cell, number)
             if name in names
         }

@@ -17,9 +17,9 @@ than 4 %, while the speed may be clear after some hundred."""
 
 
 def block_ratios(name: str, blocks: Iterable[MeasuredBlock], against: str = BASELINE) -> list[float]:
-    """Logarithm of throughput over that of ``against``, for each block that both have served."""
+    """Logarithm of speed over that of ``against``, for each block that both have served."""
     return [
-        math.log(block.runs[name].tokens_per_s / block.runs[against].tokens_per_s)
+        math.log(block.speed(name) / block.speed(against))
         for block in blocks
         if name in block.runs and against in block.runs
     ]

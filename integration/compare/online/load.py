@@ -1,8 +1,7 @@
-"""How requests reach a server: a fixed number in flight, or arrivals, at random or as recorded."""
+"""Bring the requests of a block to a server, as its load says."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -10,41 +9,12 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
 
+from foredraft.integration.compare.load import Load, poisson_arrivals
 from foredraft.integration.compare.online.client import OnlineRequest, Reply
 
 Send = Callable[[OnlineRequest], Reply]
 Line = SimpleQueue[tuple[Future[tuple[Reply, float]], OnlineRequest] | None]
 """Requests on their way to the threads that send them; ``None`` ends one of these."""
-
-RECORDED = "recorded arrivals"
-
-
-@dataclass(frozen=True)
-class Load:
-    """How hard a server is driven.
-
-    Attributes:
-        concurrency: requests in flight at most; under arrivals more wait in line here.
-        arrivals_per_s: Poisson arrivals; ``None`` = closed loop: a request enters as soon as another is done.
-        recorded: whether each request arrives when it did in recorded traffic.
-    """
-
-    concurrency: int
-    arrivals_per_s: float | None = None
-    recorded: bool = False
-
-    @property
-    def has_arrivals(self) -> bool:
-        """Whether arrivals fix the tokens/s, so that latencies are what differs."""
-        return self.recorded or self.arrivals_per_s is not None
-
-    @property
-    def label(self) -> str:
-        if self.recorded:
-            return RECORDED
-        if self.arrivals_per_s is None:
-            return f"{self.concurrency} in flight"
-        return f"{self.arrivals_per_s:g}/s"
 
 
 @dataclass(frozen=True)
@@ -117,9 +87,4 @@ def _waits(load: Load, requests: Sequence[OnlineRequest], seed: int) -> list[flo
         return [one - times[0] for one in times]
     if load.arrivals_per_s is None:
         return [0.0] * len(requests)
-    gaps = random.Random(seed)
-    waits, at = [], 0.0
-    for _ in requests:
-        waits.append(at)
-        at += gaps.expovariate(load.arrivals_per_s)
-    return waits
+    return poisson_arrivals(load.arrivals_per_s, len(requests), seed)

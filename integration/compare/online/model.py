@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foredraft.integration.compare.online.load import Load
+from foredraft.integration.compare.load import Load
 from foredraft.integration.compare.results.base import (
     CellRow,
     ComparisonDocument,

@@ -7,18 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
+from foredraft.integration.compare.load import REQUESTS_PER_ARRIVALS, Load
 from foredraft.integration.compare.offline.blocks import cut_blocks
 from foredraft.integration.compare.online.client import OnlineRequest
 from foredraft.integration.compare.online.endpoint import Endpoint
-from foredraft.integration.compare.online.load import Load
 from foredraft.integration.compare.statistics.looks import run_level
-from foredraft.integration.errors import UserError
 
 MIN_REQUESTS = 4
 """Per block at least: one request alone says more about the network than about the server."""
-
-RECORDED_REQUESTS = 16
-"""Per block of recorded traffic: a burst stays in one piece, and there are several blocks."""
 
 ARRIVALS_IN_FLIGHT = 256
 """Requests in flight at most under arrivals; more wait in line."""
@@ -100,7 +96,7 @@ def _one_pass(
         blocks = recorded_blocks(requests)
         shuffler.shuffle(blocks)
         return blocks
-    size = max(1 if load.has_arrivals else load.concurrency, MIN_REQUESTS)
+    size = REQUESTS_PER_ARRIVALS if load.has_arrivals else max(load.concurrency, MIN_REQUESTS)
     order = [*requests] * -(-size // len(requests))
     shuffler.shuffle(order)
     return cut_blocks(order, size)
@@ -108,7 +104,7 @@ def _one_pass(
 
 def recorded_blocks(requests: Sequence[OnlineRequest]) -> list[list[OnlineRequest]]:
     """Requests that followed each other, cut into blocks."""
-    return cut_blocks(requests, min(RECORDED_REQUESTS, len(requests)))
+    return cut_blocks(requests, min(REQUESTS_PER_ARRIVALS, len(requests)))
 
 
 def _asked(plan: OnlinePlan, cell: OnlineCell, request: OnlineRequest, number: int) -> OnlineRequest:
@@ -116,19 +112,9 @@ def _asked(plan: OnlinePlan, cell: OnlineCell, request: OnlineRequest, number: i
     return replace(request, temperature=temperature, seed=plan.seed + number)
 
 
-def parse_rates(text: str) -> tuple[Load, ...]:
-    """ "0.5,2" -> Poisson arrivals of so many requests a second.
-
-    Raises:
-        UserError: not positive numbers.
-    """
-    try:
-        rates = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--rates: needs numbers, separated by commas (got {text!r})") from None
-    if not all(0 < rate <= 1e4 for rate in rates):
-        raise UserError(f"--rates: should be above 0 and at most 10000 a second (got {text!r})")
-    return tuple(Load(ARRIVALS_IN_FLIGHT, rate) for rate in dict.fromkeys(rates))
+def at_rates(rates: Sequence[float]) -> tuple[Load, ...]:
+    """So many requests a second, arriving at random."""
+    return tuple(Load(ARRIVALS_IN_FLIGHT, rate) for rate in rates)
 
 
 def closed_loops(batch_sizes: Sequence[int]) -> tuple[Load, ...]:

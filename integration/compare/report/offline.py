@@ -20,7 +20,7 @@ SPEEDUP_TEXT = (
     "Dots: tokens per second over those of plain decoding; lines: intervals. All intervals of this run hold "
     "together with 95 %. Dashed: as fast as plain decoding. The axis is logarithmic."
 )
-BATCH_TEXT = "Output tokens over wall time, reading the prompts included."
+LOAD_TEXT = "Output tokens over wall time, reading the prompts included."
 ACCEPTANCE_TEXT = "Of the tokens drafted at each place, how many the model kept."
 SPLIT_TEXT = "Shares of the engine's time: drafting, the pass of the model, sampling, and the rest."
 
@@ -29,7 +29,8 @@ def report_page(document: ResultDocument) -> str:
     """The page, see ``report.page``."""
     names = [name for name in document.configs if name != BASELINE]
     rows = document.results
-    batches = load_cards(rows, names, BASELINE, "batch size")
+    load = "batch size" if all(row.arrivals_per_s is None for row in rows) else "arrivals per second"
+    loads = load_cards(rows, names, BASELINE, load)
     sections = [
         Section(
             "Speedup over all workloads",
@@ -38,7 +39,7 @@ def report_page(document: ResultDocument) -> str:
             always_open=True,
         ),
         Section("Speedup per workload", SPEEDUP_TEXT, speedup_cards(rows, names)),
-        Section("Tokens per second over batch size", BATCH_TEXT, batches),
+        Section(f"Tokens per second over {load}", LOAD_TEXT, loads),
         Section("Acceptance by position", ACCEPTANCE_TEXT, acceptance_cards(rows, names)),
         Section("Where the time goes", SPLIT_TEXT, split_cards(rows)),
     ]

@@ -53,7 +53,7 @@ def _cells(row: ResultRow) -> list[Markup]:
     output_class = "text bad" if row.outputs_equal is False or _is_law_wrong(row) else "text"
     return [
         element("td", row.workload, class_="text"),
-        element("td", str(row.batch_size)),
+        element("td", row.load.removeprefix("batch ")),
         element("td", f"{row.temperature:g}"),
         element("td", row.config, class_="text"),
         element("td", str(row.num_draft_tokens)),

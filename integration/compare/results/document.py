@@ -78,7 +78,7 @@ def _pairs(
     blocks: Sequence[MeasuredBlock], rows: Sequence[ResultRow], plan: ComparePlan, level: float
 ) -> list[HeadToHead]:
     def met(row: ResultRow) -> Met:
-        cell = Cell(row.workload, row.batch_size, row.temperature)
+        cell = Cell(row.workload, row.batch_size, row.temperature, row.arrivals_per_s)
         own = [block for block in blocks if block.cell == cell]
         return Met(row.conditions, lambda one, other: block_ratios(one, own, against=other))
 
@@ -95,7 +95,10 @@ def offline_words(rows: Sequence[ResultRow]) -> Words:
         if row.config != BASELINE:
             most[row.config] = max(most.get(row.config, 0), row.num_draft_tokens)
     labels = {name: f"{name} with K = {tokens}" for name, tokens in most.items()}
-    return Words("plain decoding", BASELINE, "the tokens/s", "batch sizes", labels)
+    has_arrivals = any(row.arrivals_per_s is not None for row in rows)
+    speed = "the speed (1 / mean latency)" if has_arrivals else "the tokens/s"
+    loads = "arrival rates" if has_arrivals else "batch sizes"
+    return Words("plain decoding", BASELINE, speed, loads, labels)
 
 
 def design(plan: ComparePlan, level: float) -> Design:

@@ -20,15 +20,32 @@ class FirstDifference(Part):
     """Largest change of any logit there between a one-token and a (K+1)-token pass."""
 
 
-class ResultRow(CellRow):
+class EngineLoad(Part):
+    """How the engine was driven."""
+
+    batch_size: int
+    """Requests in flight, at most where ``arrivals_per_s`` says how they come."""
+    arrivals_per_s: float | None
+    """Poisson arrivals; null in a closed loop. With arrivals the speedup is that of the mean latency."""
+
+    @property
+    def load(self) -> str:
+        """In words."""
+        return f"batch {self.batch_size}" if self.arrivals_per_s is None else f"{self.arrivals_per_s:g}/s"
+
+    @property
+    def load_number(self) -> float:
+        """The load as a number."""
+        return self.batch_size if self.arrivals_per_s is None else self.arrivals_per_s
+
+
+class ResultRow(EngineLoad, CellRow):
     """What one configuration did in one cell: one workload, batch size and temperature."""
 
     config: str
     """Name of the configuration; ``none`` is the baseline, plain decoding."""
     proposer: str
     """What drafts in it."""
-    batch_size: int
-    """Requests in flight."""
     num_draft_tokens: int
     """Drafted per request and step at most (K)."""
     temperature: float
@@ -72,30 +89,16 @@ class ResultRow(CellRow):
     def name(self) -> str:
         return self.config
 
-    @property
-    def load(self) -> str:
-        return f"batch {self.batch_size}"
 
-    @property
-    def load_number(self) -> float:
-        return self.batch_size
-
-
-class OverallRow(ManyWorkloadsRow):
+class OverallRow(EngineLoad, ManyWorkloadsRow):
     """One configuration over all workloads, each with the same weight: the geometric mean of the speedups."""
 
     config: str
     """Name of the configuration."""
-    batch_size: int
-    """Requests in flight."""
 
     @property
     def name(self) -> str:
         return self.config
-
-    @property
-    def load(self) -> str:
-        return f"batch {self.batch_size}"
 
 
 class ResultDocument(ComparisonDocument):

@@ -46,6 +46,7 @@ def overall_rows(rows: Sequence[ResultRow], level: float, min_effect: float) -> 
         OverallRow(
             config=group[0].config,
             batch_size=group[0].batch_size,
+            arrivals_per_s=group[0].arrivals_per_s,
             temperature=group[0].temperature,
             num_workloads=len(group),
             **speedup_over(group, level, min_effect),
@@ -60,7 +61,7 @@ def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
     return (
         plan.workloads.index(whole),
         cell.workload,
-        plan.batch_sizes.index(cell.batch_size),
+        plan.loads.index((cell.batch_size, cell.arrivals_per_s)),
         plan.temperatures.index(cell.temperature),
     )
 
@@ -99,6 +100,7 @@ def _row(
         proposer=plan.configs[name].proposer,
         workload=cell.workload,
         batch_size=cell.batch_size,
+        arrivals_per_s=cell.arrivals_per_s,
         temperature=cell.temperature,
         num_draft_tokens=runs[0].num_draft_tokens,
         tokens_per_s=emitted / seconds,

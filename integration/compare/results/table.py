@@ -24,7 +24,8 @@ from foredraft.integration.compare.variants import BASELINE
 
 CAPTION = (
     "tokens/s: output tokens over wall time, reading the prompts included. speedup: over none, from paired "
-    "blocks; from and to: all intervals of this run hold together with 95 %. no diff.: no difference shown."
+    "blocks, of the mean latency where --rates are given; from and to: all intervals of this run hold "
+    "together with 95 %. no diff.: no difference shown."
 )
 
 _OUTPUT_WORDS = {
@@ -61,7 +62,8 @@ def notes(rows: Sequence[ResultRow]) -> list[str]:
 
 def _table(workload: str, temperature: float, rows: Sequence[ResultRow]) -> Table:
     table = empty_table(f"workload {workload}, temperature {temperature:g}")
-    for heading in ("batch", "K"):
+    load = "batch" if all(row.arrivals_per_s is None for row in rows) else "load"
+    for heading in (load, "K"):
         table.add_column(heading, justify="right")
     table.add_column("config", overflow="fold")
     for heading in ("tok/s", "speedup", "from", "to"):
@@ -79,7 +81,7 @@ def _table(workload: str, temperature: float, rows: Sequence[ResultRow]) -> Tabl
 def _cells(row: ResultRow) -> list[Text]:
     rate = "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}"
     return [
-        Text(str(row.batch_size)),
+        Text(row.load.removeprefix("batch ")),
         Text(str(row.num_draft_tokens)),
         Text(row.config),
         Text(f"{row.tokens_per_s:.1f}"),
@@ -99,7 +101,7 @@ def _output_cell(row: ResultRow) -> Text:
 
 
 def _notes(row: ResultRow) -> list[str]:
-    where = f"{row.workload}, {row.config}, batch {row.batch_size}, temperature {row.temperature:g}"
+    where = f"{row.workload}, {row.config}, {row.load}, temperature {row.temperature:g}"
     found = []
     first = row.first_difference
     if first is not None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from foredraft.integration.compare.load import Load
 from foredraft.integration.compare.online.client import OnlineRequest, Reply
-from foredraft.integration.compare.online.load import Load, Served, _waits, serve_block
+from foredraft.integration.compare.online.load import Served, _waits, serve_block
 
 REQUESTS = [OnlineRequest(str(number), (), 1, 0.0, number) for number in range(12)]
 MANY = REQUESTS[:1] * 2000

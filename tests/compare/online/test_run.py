@@ -7,23 +7,22 @@ from typing import Any
 
 import pytest
 
+from foredraft.integration.compare.load import Load
 from foredraft.integration.compare.online import measure as measure_module
 from foredraft.integration.compare.online.blocks import OnlineBlock
-from foredraft.integration.compare.online.load import Load
 from foredraft.integration.compare.online.measure import Driver
 from foredraft.integration.compare.online.plan import (
     ARRIVALS_IN_FLIGHT,
     OnlinePlan,
+    at_rates,
     cell_requests,
     closed_loops,
-    parse_rates,
 )
 from foredraft.integration.compare.online.requests import prompt_requests, traffic_requests
 from foredraft.integration.compare.online.rows import online_overall_rows, online_rows
 from foredraft.integration.compare.online.session import MAX_FAILED_BLOCKS, run_online_comparison
 from foredraft.integration.compare.progress import progress_line
 from foredraft.integration.compare.statistics.looks import LOOKS
-from foredraft.integration.errors import UserError
 from foredraft.integration.traffic.records import TrafficRecord
 from foredraft.integration.workloads import WorkloadPrompt
 
@@ -79,7 +78,7 @@ def test_both_are_asked_the_same_with_so_many_in_flight(servers: tuple[Any, Any]
 
 def test_arrivals_compare_latencies(servers: tuple[Any, Any], plan: OnlinePlan) -> None:
     servers[0].delay_s, servers[1].delay_s = 0.002, 0.02
-    plan = replace(plan, loads=parse_rates("200"))
+    plan = replace(plan, loads=at_rates([200.0]))
     _, other = online_rows(measured(plan), plan, MODELS)
     assert other.arrivals_per_s == 200
     assert other.verdict == "slower"
@@ -208,9 +207,3 @@ def test_blocks_are_the_same_for_the_same_seed(plan: OnlinePlan) -> None:
     (cell,) = plan.cells()
     one, other = cell_requests(plan, cell), cell_requests(plan, cell)
     assert [next(one) for _ in range(5)] == [next(other) for _ in range(5)]
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "fast", "1,,2", "nan", "inf"])
-def test_bad_rates_are_refused(text: str) -> None:
-    with pytest.raises(UserError, match="--rates"):
-        parse_rates(text)
