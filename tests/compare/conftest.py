@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import ComparePlan, proposer_configs
 from foredraft.integration.compare.results.document import design, offline_words

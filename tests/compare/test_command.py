@@ -14,8 +14,9 @@ from typer.testing import CliRunner, Result
 from foredraft.integration import cli
 from foredraft.integration.compare import compare
 from foredraft.integration.compare.offline import measure as measure_module
-from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.prompts import CompareRequest
+from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.results.schema import kept_schema
 from foredraft.integration.config import Config
 from foredraft.integration.embedded import build

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foredraft.integration.compare.journal import Journal
-from foredraft.integration.compare.offline.closed_loop import BlockRun, DecodeTotals, RequestTimes
+from foredraft.integration.compare.offline.block_run import BlockRun, DecodeTotals, RequestTimes
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.output_check import Difference
 from foredraft.integration.compare.plan import Cell

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.blocks import block_arrivals, turns
-from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
 from foredraft.integration.compare.offline.law_check import LawChecker
 from foredraft.integration.compare.offline.output_check import Difference, OutputChecker
 from foredraft.integration.compare.offline.prompts import CompareRequest
+from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.variants import BASELINE
 from foredraft.integration.config import Config

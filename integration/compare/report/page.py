@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from foredraft.integration.compare.report.markup import Markup, element, joined
-from foredraft.integration.compare.report.tables import design_text, facts_list
-from foredraft.integration.compare.results.base import ComparisonDocument, Regression
+from foredraft.integration.compare.report.tables import design_text, facts_list, head_to_head_table
+from foredraft.integration.compare.results.base import ComparisonDocument, HeadToHead, Regression
 
 MANY_ROWS = 80
 """From here on the long parts are folded."""
@@ -54,6 +54,7 @@ def make_page(document: ComparisonDocument, content: Content) -> str:
         element("p", document.recommendation, class_="advice"),
         *_regressions(document.regressions),
         *[part for section in content.sections for part in _section(section, is_long)],
+        *_pairs(document.head_to_head),
         element("h2", "All figures"),
         _folded(f"{content.num_rows} rows", content.table, is_long),
         *_notes(content.notes),
@@ -83,6 +84,17 @@ def _section(section: Section, is_long: bool) -> list[Markup]:
     grid = element("div", *plots, class_="cards")
     shown = _folded(f"{len(plots)} plots", grid, is_long and not section.always_open)
     return [element("h2", section.title), element("p", section.text, class_="faint"), legend, shown]
+
+
+def _pairs(pairs: Sequence[HeadToHead]) -> list[Markup]:
+    if not pairs:
+        return []
+    text = "Over all workloads, by the blocks that both served; above 1 the first is the faster one."
+    return [
+        element("h2", "One against the other"),
+        element("p", text, class_="faint"),
+        head_to_head_table(pairs),
+    ]
 
 
 def _folded(summary: str, content: Markup, is_long: bool) -> Markup:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from foredraft.integration.compare.offline.law_check import ALARM
 from foredraft.integration.compare.report.markup import Markup, element
-from foredraft.integration.compare.results.base import CellRow, Design, Percentiles
+from foredraft.integration.compare.results.base import CellRow, Design, HeadToHead, Percentiles, Speedup
 from foredraft.integration.compare.results.model import ResultRow
 
 HEADINGS = (
@@ -14,7 +14,8 @@ HEADINGS = (
     *("accept. rate", "accept. length", "drafted", "wasted", "first token ms", "p95", "p99"),
     *("per token ms", "p95", "p99", "ideal", "of ideal", "memory MB", "blocks"),
 )
-TEXT_HEADINGS = ("workload", "config", "server", "verdict", "output")
+PAIR_HEADINGS = ("condition", "name", "against", "ratio", "from", "to", "verdict")
+TEXT_HEADINGS = ("workload", "condition", "config", "name", "against", "server", "verdict", "output")
 VERDICT_CLASSES = {"faster": "good", "slower": "bad", "output differs": "bad", "no difference shown": "open"}
 OUTPUT_WORDS = {True: "equal", "near_tie": "near-tie", False: "differs", None: "law not checked"}
 
@@ -22,6 +23,20 @@ OUTPUT_WORDS = {True: "equal", "near_tie": "near-tie", False: "differs", None: "
 def results_table(rows: Sequence[ResultRow]) -> Markup:
     """Every row, in a frame that scrolls sideways."""
     return figures_table(HEADINGS, [_cells(row) for row in rows])
+
+
+def head_to_head_table(pairs: Sequence[HeadToHead]) -> Markup:
+    """Each two against one another."""
+    rows = [
+        [
+            element("td", ", ".join(pair.conditions), class_="text"),
+            element("td", pair.config, class_="text"),
+            element("td", pair.against, class_="text"),
+            *ratio_cells(pair),
+        ]
+        for pair in pairs
+    ]
+    return figures_table(PAIR_HEADINGS, rows)
 
 
 def figures_table(headings: Sequence[str], rows: Sequence[Sequence[Markup]]) -> Markup:
@@ -74,10 +89,14 @@ def _cells(row: ResultRow) -> list[Markup]:
 
 def speed_cells(row: CellRow) -> list[Markup]:
     """Tokens/s, speedup, the ends of its interval, verdict."""
+    return [number_cell(row.tokens_per_s, "{:.1f}"), *ratio_cells(row, is_known=row.num_blocks > 0)]
+
+
+def ratio_cells(row: Speedup, *, is_known: bool = True) -> list[Markup]:
+    """Speedup, the ends of its interval, verdict."""
     verdict_class = VERDICT_CLASSES.get(row.verdict or "", "")
     return [
-        number_cell(row.tokens_per_s, "{:.1f}"),
-        number_cell(row.speedup if row.num_blocks else None, "{:.2f}x"),
+        number_cell(row.speedup if is_known else None, "{:.2f}x"),
         number_cell(row.speedup_low, "{:.2f}"),
         number_cell(row.speedup_high, "{:.2f}"),
         element("td", row.verdict or "baseline", class_=f"text {verdict_class}".strip()),

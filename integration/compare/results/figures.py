@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun, DecodeTotals
+from foredraft.integration.compare.offline.block_run import BlockRun, DecodeTotals
 from foredraft.integration.compare.results.base import Percentiles
 
 

@@ -11,12 +11,13 @@ import torch
 
 from foredraft.integration.compare.offline import measure as measure_module
 from foredraft.integration.compare.offline import open_pairs
+from foredraft.integration.compare.offline.block_run import BlockRun, RequestTimes
 from foredraft.integration.compare.offline.blocks import turns
-from foredraft.integration.compare.offline.closed_loop import BlockRun, RequestTimes, run_block
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
 from foredraft.integration.compare.offline.law_check import ALARM
 from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
+from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.offline.session import Finished, run_comparison
 from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.progress import progress_line

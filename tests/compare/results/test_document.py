@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.output_check import Difference
 from foredraft.integration.compare.plan import Cell, ComparePlan

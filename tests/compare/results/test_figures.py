@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun, DecodeTotals, RequestTimes
+from foredraft.integration.compare.offline.block_run import BlockRun, DecodeTotals, RequestTimes
 from foredraft.integration.compare.results.figures import (
     first_token_times,
     ideal_speedup,

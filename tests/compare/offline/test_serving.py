@@ -2,11 +2,11 @@ from collections.abc import Callable
 
 import pytest
 
-from foredraft.integration.compare.offline import closed_loop
-from foredraft.integration.compare.offline.closed_loop import run_block
+from foredraft.integration.compare.offline import serving
 from foredraft.integration.compare.offline.engines import build_engines
 from foredraft.integration.compare.offline.memory import engine_bytes
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
+from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.engine import EmbeddedEngine
@@ -90,7 +90,7 @@ def test_times_of_tokens_are_those_of_the_steps(
         return EmbeddedEngine.step(engine)
 
     monkeypatch.setattr(engine, "step", step)
-    monkeypatch.setattr(closed_loop.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(serving.time, "perf_counter", lambda: now)
     run = run_block(engine, make_requests(LENGTHS), batch_size=1)
     assert [times.first_token_s for times in run.request_times] == [1.0] * 6
     per_token = [times.per_token_s for times in run.request_times]
@@ -142,8 +142,8 @@ def test_requests_enter_as_they_arrive_and_wait_for_a_place(
         now += seconds
 
     monkeypatch.setattr(engine, "step", step)
-    monkeypatch.setattr(closed_loop.time, "perf_counter", lambda: now)
-    monkeypatch.setattr(closed_loop.time, "sleep", sleep)
+    monkeypatch.setattr(serving.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(serving.time, "sleep", sleep)
     requests = make_requests([4] * 6)[:4]
     run = run_block(engine, requests, batch_size=2, arrivals=[0.0, 0.5, 1.5, 20.25])
     # In at 0, 1 (a step was under way), 4 and 20.25; the first token comes a step later, the last after 4.
