@@ -1,0 +1,27 @@
+"""The entry point ``vllm.general_plugins``: called once in every process of vLLM."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from foredraft.integration.vllm.hooks import HookError
+from foredraft.integration.vllm.options import CONFIG_VARIABLE
+
+logger = logging.getLogger(__name__)
+
+
+def register() -> None:
+    """Watch for engines that ask for foredraft. Until one does, nothing else of vLLM is touched.
+
+    Raises:
+        HookError: FOREDRAFT_CONFIG asks for foredraft, but this vLLM is not one it works with.
+    """
+    from foredraft.integration.vllm.watch import WATCH
+
+    try:
+        WATCH.apply()
+    except HookError as error:
+        if os.environ.get(CONFIG_VARIABLE):
+            raise
+        logger.warning("foredraft stays off: %s", error)
