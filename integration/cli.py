@@ -15,6 +15,7 @@ from foredraft.integration.cli_generate import generate
 from foredraft.integration.compare import compare
 from foredraft.integration.errors import UserError
 from foredraft.integration.train.command import train_app
+from foredraft.integration.vllm.doctor import vllm_app
 
 app = typer.Typer(
     name="foredraft",
@@ -28,6 +29,7 @@ app.command()(compare)
 app.command()(align)
 app.add_typer(config_app, name="config")
 app.add_typer(train_app, name="train")
+app.add_typer(vllm_app, name="vllm")
 
 
 def _print_version(asked: bool) -> None:

@@ -26,7 +26,7 @@ def _root() -> None:
 
 @vllm_app.command()
 def doctor() -> None:
-    """Print versions, every hook with whether it fits, and what would be on. Exit code 1 if a hook does not."""
+    """Print versions, and every hook with whether it fits and is on. Exit code 1 if one does not fit."""
     if find_spec("vllm") is None:
         raise UserError("vllm: is not installed; pip install foredraft[vllm]")
     lines, fits = report()

@@ -78,7 +78,7 @@ def _ends(state: Any, token: int, num_output: int) -> bool:
 
 
 def room(entry: Entry, state: Any, max_model_len: int) -> int:
-    """How many tokens a request could draft before it must end; the last token before the end is not drafted."""
+    """How many tokens a request could draft before it must end; the very last one is not drafted."""
     if entry.ended:
         return 0
     room = max_model_len - len(entry.token_ids) - 1

@@ -55,7 +55,7 @@ def _from_mapping(values: Any) -> Config:
     for name in values:
         if name in Config.model_fields and name not in PLUGIN_FIELDS:
             raise UserError(
-                f'additional_config["{KEY}"]: {name} is decided by vLLM\'s own options, leave it out'
+                f'additional_config["{KEY}"]: {name}: leave it out, an option of vLLM decides this'
             )
     return Config(**values)
 

@@ -43,17 +43,11 @@ def _check(args: Any, model_config: Any, parallel_config: Any) -> None:
     """
     given = args.speculative_config
     if given is not None and given.get("model") != options.DRAFTER:
-        raise UserError(
-            f"speculative_config: foredraft is asked to draft too; leave one of them out ({given})"
-        )
+        raise UserError(f"speculative_config: foredraft is asked to draft too, leave one out (got {given})")
     if args.logits_processors:
-        raise UserError(
-            "logits_processors: custom batch processors do not work with foredraft, leave them out"
-        )
+        raise UserError("logits_processors: custom batch processors do not work with foredraft")
     if model_config.runner_type != "generate":
-        raise UserError(
-            f"runner: foredraft drafts for runner generate only (got {model_config.runner_type!r})"
-        )
+        raise UserError(f"runner: foredraft drafts for generate only (got {model_config.runner_type!r})")
     for name in ("pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size"):
         if getattr(parallel_config, name) > 1:
             raise UserError(f"{name}: foredraft needs 1 (got {getattr(parallel_config, name)})")

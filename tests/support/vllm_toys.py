@@ -1,4 +1,4 @@
-"""Tiny models in folders that a real vLLM loads, and engines over them. CPU, float32, one thread, no downloads."""
+"""Tiny models in folders that a real vLLM loads, and engines over them. CPU, float32, no downloads."""
 
 from __future__ import annotations
 
