@@ -58,7 +58,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        gc.freeze()  # else the interpreter, ending, searches all of torch for garbage: most of a second
+        # Else the interpreter, ending, searches all of torch for garbage: most of a second. With vLLM it has
+        # to: libraries that vLLM loads count what is left over and print it.
+        if "vllm" not in sys.modules:
+            gc.freeze()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.draft_store import DraftStore
 from foredraft.integration.vllm.ledger import Ledger, room
+from foredraft.integration.vllm.log import logger
 from foredraft.integration.vllm.runner_hooks import RUNNER_HOOKS
 from foredraft.integration.vllm.sampler import sample, scheduled_draft
 from foredraft.integration.vllm.sampling import BatchSampling
@@ -25,8 +25,6 @@ from foredraft.proposers import DraftContext, Proposer, ReleaseReason, create_pr
 from foredraft.proposers.drafting import select_sampling
 from foredraft.scheduler.speculation import FixedDraftLength
 from foredraft.verifier import MIN_TEMPERATURE, Draft, SamplingBatch
-
-logger = logging.getLogger(__name__)
 
 
 class Drafter:

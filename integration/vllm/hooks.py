@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-logger = logging.getLogger(__name__)
+from foredraft.integration.vllm.log import logger
 
 SUPPORTED_VERSIONS = ("0.32.0",)
 

@@ -54,9 +54,7 @@ def _from_mapping(values: Any) -> Config:
         raise UserError(f'additional_config["{KEY}"]: needs a mapping of options (got {values!r})')
     for name in values:
         if name in Config.model_fields and name not in PLUGIN_FIELDS:
-            raise UserError(
-                f'additional_config["{KEY}"]: {name}: leave it out, an option of vLLM decides this'
-            )
+            raise UserError(f'additional_config["{KEY}"]: {name}: leave it out, vLLM decides this')
     return Config(**values)
 
 

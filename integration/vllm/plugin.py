@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
 from foredraft.integration.vllm.hooks import HookError
+from foredraft.integration.vllm.log import logger
 from foredraft.integration.vllm.options import CONFIG_VARIABLE
-
-logger = logging.getLogger(__name__)
 
 
 def register() -> None:

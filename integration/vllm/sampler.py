@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from foredraft.integration.vllm.log import logger
 from foredraft.integration.vllm.logprobs import emitted_logprobs
 from foredraft.verifier import PADDING, Draft, Rule, SamplingBatch, Verdict, verify
-
-logger = logging.getLogger(__name__)
 
 
 def scheduled_draft(metadata: Any | None, num_requests: int, device: torch.device) -> Draft:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.hooks import Hook, HookSet
+from foredraft.integration.vllm.log import logger
 from foredraft.integration.vllm.request_hooks import REQUEST_HOOKS
-
-logger = logging.getLogger(__name__)
 
 
 def _watching(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,8 +17,14 @@ os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 
-def toy_folder(folder: Path, vocab_size: int = 97, num_layers: int = 2, seed: int = 0) -> Path:
-    """A random Llama; its heads have 32 dimensions, the fewest that vLLM's CPU attention takes."""
+def toy_folder(
+    folder: Path, vocab_size: int = 97, num_layers: int = 2, seed: int = 0, head_scale: float = 1.0
+) -> Path:
+    """A random Llama; its heads have 32 dimensions, the fewest that vLLM's CPU attention takes.
+
+    Args:
+        head_scale: below 1 its choices are less sure.
+    """
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocab_size,
@@ -32,7 +38,9 @@ def toy_folder(folder: Path, vocab_size: int = 97, num_layers: int = 2, seed: in
         bos_token_id=None,
         eos_token_id=None,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    model.lm_head.weight.data *= head_scale
+    model.save_pretrained(folder)
     return folder
 
 
