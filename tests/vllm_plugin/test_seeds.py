@@ -37,6 +37,14 @@ def test_seeded_tokens_depend_on_nothing_but_the_seed(open_llm: Callable[..., An
     assert alone == undrafted
 
 
+def test_a_seeded_request_whose_prompt_is_read_in_chunks(open_llm: Callable[..., Any]) -> None:
+    """On a CPU stock vLLM dies of it ("CPU Generator does not use offset")."""
+    prompts = [[*range(60)], *PROMPTS]
+    params = [sampled(seed) for seed in range(len(prompts))]
+    whole = run(open_llm({}, max_num_batched_tokens=512), prompts, params)
+    assert run(open_llm({}, max_num_batched_tokens=32, enable_chunked_prefill=True), prompts, params) == whole
+
+
 def test_without_a_seed_no_two_requests_share_a_stream(open_llm: Callable[..., Any]) -> None:
     llm = open_llm({"num_draft_tokens": 4})
     outputs = run(llm, [PROMPTS[0]] * 20, [sampled(None if one % 2 else 7) for one in range(20)])
