@@ -68,8 +68,8 @@ class Drafter:
     def sample(self, runner: Any, logits: Any, metadata: Any | None) -> Any:
         """Decide on the scheduled drafts and draw; see ``sampler.sample``."""
         with self.metrics.timed("sample"):
-            # Nobody draws from them any more, and on a CPU vLLM fails when it turns one back, which it does for
-            # a seeded request whose prompt is read in chunks.
+            # Nobody draws from them any more, and on a CPU vLLM fails when it turns one back, which it does
+            # for a seeded request whose prompt is read in chunks.
             runner.input_batch.generators.clear()
             num_requests = runner.input_batch.num_reqs
             draft = scheduled_draft(metadata, num_requests, logits.device)
