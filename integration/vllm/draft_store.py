@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from foredraft.verifier import Draft, DraftProbs
+from foredraft.proposers import DraftContext
+from foredraft.verifier import MIN_TEMPERATURE, Draft, DraftProbs
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,11 @@ class _Kept:
 
 
 class DraftStore:
-    """Keyed by request and block start: vLLM's own place for them keeps all rows of a batch or none."""
+    """Keyed by request and block start: vLLM's own place for them keeps all rows of a batch or none.
+
+    A drawn draft without its law is judged as a point mass, by equality with the target's own token. The
+    output's law is right all the same; fewer drafts are accepted.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
@@ -28,14 +33,21 @@ class DraftStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, draft: Draft, request_ids: Sequence[str], block_starts: Sequence[int]) -> None:
-        """Remember the laws of a new draft, row by row; what was kept for these requests is gone."""
-        for request_id in request_ids:
+    def keep(self, draft: Draft, context: DraftContext) -> None:
+        """Remember the laws of a new draft, row by row; what was kept for these requests is gone.
+
+        Not those of requests that were to draft greedily, a grammar's among them: vLLM cuts a draft off where
+        the grammar forbids it, and to cut off a drawn token is lossy where it is judged by its law.
+        """
+        for request_id in context.request_ids:
             self._kept.pop(request_id, None)
         if draft.probs is None:
             return
+        greedy = (context.sampling.temperature < MIN_TEMPERATURE).tolist()
         for place, row in enumerate(draft.probs.rows.tolist()):
-            self._kept[request_ids[row]] = _Kept(block_starts[row], draft.probs, place)
+            if not greedy[row]:
+                block_start = len(context.token_ids[row])
+                self._kept[context.request_ids[row]] = _Kept(block_start, draft.probs, place)
 
     def forget(self, request_id: str) -> None:
         """Drop what is kept for a request; unknown ones are ignored."""

@@ -24,7 +24,7 @@ from foredraft.integration.vllm.sampling import BatchSampling
 from foredraft.proposers import DraftContext, Proposer, ReleaseReason, create_proposer
 from foredraft.proposers.drafting import select_sampling
 from foredraft.scheduler.speculation import FixedDraftLength
-from foredraft.verifier import MIN_TEMPERATURE, Draft, SamplingBatch
+from foredraft.verifier import Draft, SamplingBatch
 
 
 class Drafter:
@@ -137,8 +137,7 @@ class Drafter:
             with self._guarded("propose"):
                 draft = self.proposer.propose(context)
                 drafted = checked_draft(draft, allowed, self._vocab_size)
-                _drop_drawn(drafted, draft, context)
-                self._laws.keep(draft, request_ids, [len(tokens) for tokens in context.token_ids])
+                self._laws.keep(draft, context)
         for entry, tokens in zip(entries, drafted, strict=True):
             entry.block_start, entry.num_drafted = len(entry.token_ids), len(tokens)
         return drafted
@@ -158,10 +157,10 @@ class Drafter:
             sampling=replace(
                 sampling,
                 block_starts=torch.tensor([len(tokens) for tokens in token_ids], device=device),
-                # vLLM cuts a draft off where a grammar forbids it. To cut off a drawn token is lossy.
+                # A grammar makes drafts count as point masses (see ``DraftStore``): the likeliest is best.
                 temperature=sampling.temperature.masked_fill(torch.tensor(grammar, device=device), 0.0),
             ),
-            cache_rows=rows,
+            cache_rows=[self._ledger.entry(request_id).row for request_id in request_ids],
         )
 
     @contextmanager
@@ -174,15 +173,6 @@ class Drafter:
             if call not in self._logged_faults:
                 self._logged_faults.add(call)
                 logger.exception("proposer failed in %s; its drafts are left out (logged once)", call)
-
-
-def _drop_drawn(drafted: list[list[int]], draft: Draft, context: DraftContext) -> None:
-    """Take back what was drawn for requests that were to get point masses."""
-    if draft.probs is not None:
-        greedy = (context.sampling.temperature < MIN_TEMPERATURE).tolist()
-        for row in draft.probs.rows.tolist():
-            if greedy[row]:
-                drafted[row].clear()
 
 
 def _proposer(config: Config) -> Proposer:

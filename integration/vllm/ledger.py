@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,13 @@ class Entry:
 
     Attributes:
         token_ids: prompt and output, all committed.
+        row: a number of its own, below the largest number of requests that ran at once. vLLM moves requests
+            about in its batch; proposers know them by a row that stays.
         block_start, num_drafted: the draft that was last handed to vLLM.
     """
 
     token_ids: list[int]
+    row: int
     block_start: int = -1
     num_drafted: int = 0
     ended: bool = False
@@ -29,13 +33,16 @@ class Ledger:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._free_rows: list[int] = []
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def forget(self, request_id: str) -> None:
         """Drop a request; unknown ones are ignored."""
-        self._entries.pop(request_id, None)
+        entry = self._entries.pop(request_id, None)
+        if entry is not None:
+            heapq.heappush(self._free_rows, entry.row)
 
     def entry(self, request_id: str) -> Entry:
         """A request that ``commit`` has seen."""
@@ -46,7 +53,8 @@ class Ledger:
         entry = self._entries.get(request_id)
         if entry is None or len(entry.token_ids) + len(emitted) != state.num_tokens:
             known = [*(state.prompt_token_ids or [0] * state.num_prompt_tokens), *state.output_token_ids]
-            entry = self._entries[request_id] = Entry(known[: len(known) - len(emitted)])
+            row = entry.row if entry is not None else self._free_row()
+            entry = self._entries[request_id] = Entry(known[: len(known) - len(emitted)], row)
         block_start = len(entry.token_ids)
         entry.token_ids += emitted
         committed = _until_end(state, emitted)
@@ -59,6 +67,9 @@ class Ledger:
             min(len(emitted) - 1, len(committed)),
             tuple(committed),
         )
+
+    def _free_row(self) -> int:
+        return heapq.heappop(self._free_rows) if self._free_rows else len(self._entries)
 
 
 def _until_end(state: Any, emitted: Sequence[int]) -> Sequence[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -78,40 +77,48 @@ def test_greedy_output_is_that_without_speculation(
 class Stubborn(DrawingProposer):
     """Draws where it is asked for a point mass."""
 
+    num_calls = 0
+
     def propose(self, context: DraftContext) -> Draft:
         assert context.sampling.temperature.tolist() == [0.0] * len(context.request_ids)
+        self.num_calls += 1
         return super().propose(context)
 
 
-def letters_law(folder: Path) -> dict[tuple[int, ...], float]:
-    """The law of two letters, each a, b or c, and the end of the sequence."""
+def letters_law(folder: Path, length: int) -> dict[tuple[int, ...], float]:
+    """The law of so many letters, each a, b or c."""
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-
-    def law_after(output: tuple[int, ...]) -> dict[int, float]:
-        logits = model(torch.tensor([[*PROMPT, *output]])).logits[0, -1]
-        return dict(zip(LETTERS, logits[LETTERS].softmax(-1).tolist(), strict=True))
-
-    with torch.inference_mode():
-        first = law_after(())
-        pairs = itertools.product(LETTERS, repeat=2)
-        return {(one, two): first[one] * law_after((one,))[two] for one, two in pairs}
+    law: dict[tuple[int, ...], float] = {(): 1.0}
+    for _ in range(length):
+        with torch.inference_mode():
+            last = model(torch.tensor([[*PROMPT, *output] for output in law])).logits[:, -1, LETTERS]
+        law = {
+            (*output, letter): probability * share
+            for (output, probability), shares in zip(law.items(), last.softmax(-1).tolist(), strict=True)
+            for letter, share in zip(LETTERS, shares, strict=True)
+        }
+    return law
 
 
 @pytest.mark.parametrize("kind", ["point mass", "drawn"])
 def test_the_law_under_a_grammar(folder: Path, llm: Any, kind: str) -> None:
     """vLLM cuts a draft off where the grammar forbids it. Of drawn tokens that biases what comes out."""
     drafter = runner_of(llm).drafter
+    before = drafter.metrics.num_drafted_tokens
     if kind == "drawn":
         table = torch.randn(VOCAB, VOCAB, generator=torch.Generator().manual_seed(0))
         table[:, token_ids("abx")] += 8.0
-        drafter.proposer = Stubborn(table)
+        stubborn = drafter.proposer = Stubborn(table)
     else:
         drafter.proposer = ScriptedProposer(lambda tokens: token_ids("bax"), VOCAB, lengths=[2, 1, 3, 0])
-    params = constrained("[abc]{2}", temperature=1.0, max_tokens=2, n=128)
+    params = constrained("[abc]{4}", temperature=1.0, max_tokens=4, n=128)
     outputs = llm.generate([{"prompt_token_ids": PROMPT}] * 16, params, use_tqdm=False)
     counts = Counter(tuple(one.token_ids) for output in outputs for one in output.outputs)
-    assert chi_square_p(counts, letters_law(folder)) > ALARM
+    assert chi_square_p(counts, letters_law(folder, 4)) > ALARM
     assert drafter.metrics.num_proposer_faults == 0
+    if kind == "drawn":
+        assert stubborn.num_calls > 0
+    assert drafter.metrics.num_drafted_tokens > before
 
 
 def test_min_tokens_beyond_the_grammars_end(llm: Any) -> None:

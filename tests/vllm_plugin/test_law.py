@@ -23,7 +23,7 @@ from vllm_toys import close, make_llm, runner_of, toy_folder
 
 pytestmark = pytest.mark.vllm
 
-VOCAB, PROMPT, LENGTH = 8, (5, 1, 5), 3
+VOCAB, PROMPT, LENGTH = 8, (5, 1, 5), 4
 DRAFT_TABLE = torch.randn(VOCAB, VOCAB, generator=torch.Generator().manual_seed(2))
 SIZES = pytest.mark.parametrize("num_outputs", [6_000, pytest.param(100_000, marks=pytest.mark.slow)])
 CONTROLS: dict[str, dict[str, Any]] = {
@@ -32,7 +32,7 @@ CONTROLS: dict[str, dict[str, Any]] = {
     "min-p": {"min_p": 0.2},
     "bias": {"logit_bias": {0: 1.5, 4: -2.0}, "temperature": 0.8},
     "penalties": {"presence_penalty": 0.7, "frequency_penalty": 0.4, "repetition_penalty": 1.3},
-    "allowed tokens, min_tokens": {"allowed_token_ids": [0, 1, 3, 4], "stop_token_ids": [3], "min_tokens": 3},
+    "allowed tokens, min_tokens": {"allowed_token_ids": [0, 1, 3, 4], "stop_token_ids": [3], "min_tokens": 4},
 }
 
 

@@ -44,6 +44,11 @@ class Watching(ScriptedProposer):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.seen: dict[str, list[int]] = defaultdict(list)
+        self.rows: dict[str, int] = {}
+
+    def release(self, request_id: str, reason: ReleaseReason) -> None:
+        super().release(request_id, reason)
+        self.rows.pop(request_id, None)
 
     def propose(self, context: DraftContext) -> Draft:
         for request_id, tokens, start in zip(
@@ -52,6 +57,10 @@ class Watching(ScriptedProposer):
             assert len(tokens) == start
             assert all(type(token) is int for token in tokens)
             self.seen[request_id] = list(tokens)
+        assert len(set(context.cache_rows)) == len(context.cache_rows)
+        for request_id, row in zip(context.request_ids, context.cache_rows, strict=True):
+            assert 0 <= row < 8
+            assert self.rows.setdefault(request_id, row) == row, "a running request keeps its row"
         return super().propose(context)
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
