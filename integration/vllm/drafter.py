@@ -85,14 +85,16 @@ class Drafter:
             for request_id in scheduler_output.scheduled_cached_reqs.resumed_req_ids:
                 self.release(request_id, "preempted")
             rows = [row for row, tokens in enumerate(sampled) if tokens]
-            self._observe(runner, rows, sampled)
             drafts: list[list[int]] = [[] for _ in sampled]
+            if not rows:  # parts of prompts were read, nothing else
+                return drafts
+            self._observe(runner, rows, sampled)
             for row, tokens in zip(rows, self._propose(runner, rows), strict=True):
                 drafts[row] = tokens
             return drafts
 
     def release(self, request_id: str, reason: ReleaseReason) -> None:
-        """Forget a request."""
+        """Forget a request. vLLM tells its workers who is gone a step late, and not why: aborted or finished."""
         self._ledger.forget(request_id)
         self._laws.forget(request_id)
         with self._guarded("release"):

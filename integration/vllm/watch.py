@@ -21,7 +21,10 @@ def _watching(original: Callable[..., Any]) -> Callable[..., Any]:
             _check(self, target_model_config, target_parallel_config)
             REQUEST_HOOKS.apply()
             # A new dictionary: vLLM's default is shared with what the caller passed in.
-            self.additional_config = {**self.additional_config, options.KEY: options.to_mapping(config)}
+            self.additional_config = {
+                **(self.additional_config or {}),
+                options.KEY: options.to_mapping(config),
+            }
             self.speculative_config = {
                 "method": "custom_class",
                 "model": options.DRAFTER,
