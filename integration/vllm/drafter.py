@@ -94,7 +94,7 @@ class Drafter:
             return drafts
 
     def release(self, request_id: str, reason: ReleaseReason) -> None:
-        """Forget a request. vLLM tells its workers a step late that it is gone, and not whether by an abort."""
+        """Forget a request. vLLM tells its workers a step late, and not whether it was aborted."""
         self._ledger.forget(request_id)
         self._laws.forget(request_id)
         with self._guarded("release"):
