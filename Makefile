@@ -18,9 +18,10 @@ demo: setup
 	@echo "== 1. One prompt, drafts from the prompt itself (default dtype)"
 	$(BIN)/foredraft generate --file docs/demo_prompt.txt --max-tokens 96
 	@echo; echo "== 2. IDENTITY, float32: the same tokens with and without speculation"
-	$(BIN)/foredraft compare --dtype float32 --workload copy_heavy,chat --limit 3 --batch-sizes 1 --max-tokens 48
+	$(BIN)/foredraft compare --dtype float32 --workload copy_heavy,chat --limit 3 --repeats 1 --proposers ngram --batch-sizes 1 --max-tokens 48
 	@echo; echo "== 3. SPEED, default dtype of this machine: tokens/s against plain decoding in the same run"
-	$(BIN)/foredraft compare --workload copy_heavy,summarize_quotes,chat --limit 4 --batch-sizes 1 --max-tokens 96
+	$(BIN)/foredraft compare --workload copy_heavy,summarize_quotes,chat --limit 4 --repeats 2 --proposers ngram \
+		--batch-sizes 1 --max-tokens 96
 
 test: setup
 	$(BIN)/python -m pytest -m "not slow"

@@ -108,7 +108,9 @@ class EarlyExitOptions(BaseModel):
     @model_validator(mode="after")
     def _own_head_has_a_layer(self) -> EarlyExitOptions:
         if self.head == OWN_HEAD and self.exit_layer is None:
-            raise ValueError(f"exit_layer: with the head {OWN_HEAD!r} it says after how many layers to draft")
+            raise ValueError(
+                f"exit_layer must be given with the head {OWN_HEAD!r}, 1 up to the model's number of layers"
+            )
         return self
 
 

@@ -68,6 +68,16 @@ def load_config(path: Path | None, overrides: Mapping[str, Any]) -> LoadedConfig
     return LoadedConfig(config, origins)
 
 
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """A copy with other values, given nested like in a file or under dotted names ("ngram.min_n").
+
+    Raises:
+        UserError: a value is refused.
+    """
+    current = dict(_leaves(config.model_dump()))
+    return Config(**_nested(current | dict(_leaves(values))))
+
+
 def flag_name(option: str) -> str:
     """The flag of one of ``FLAG_FIELDS``: "sampling.top_p" -> "--top-p"."""
     return "--" + option.rpartition(".")[2].replace("_", "-")

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
+from foredraft.proposers.base import DraftContext, Outcome, ReleaseReason
 from foredraft.proposers.batch_draft import batch_draft, sampling_of
 from foredraft.proposers.decoder import DraftDecoder, Tokens, to_device
 from foredraft.proposers.drafting import DraftingRows, draft_tokens
+from foredraft.proposers.token_by_token import TokenByTokenProposer
 from foredraft.verifier import Draft
 
 CATCH_UP_TOKENS = 512
@@ -45,7 +46,7 @@ class _Plan:
     wanted: int
 
 
-class DraftModelProposer(Proposer):
+class DraftModelProposer(TokenByTokenProposer):
     """The classic draft: a small decoder with its own cache, one row per row of the target's.
 
     Each step it reads what was committed since it last looked (a whole prompt, the tokens of steps without
@@ -53,10 +54,7 @@ class DraftModelProposer(Proposer):
     draft's context go on without drafts.
 
     Args:
-        decoder: the small model. Its cache has a row for every row of the target's cache.
-        head_ids: see ``draft_tokens``.
-        reads_states: whether it reads the target's last hidden states.
-        min_confidence: see ``draft_tokens``.
+        decoder: the small model; the other arguments as for ``TokenByTokenProposer``.
     """
 
     def __init__(
@@ -67,11 +65,7 @@ class DraftModelProposer(Proposer):
         reads_states: bool = False,
         min_confidence: float = 0.0,
     ) -> None:
-        self.decoder = decoder
-        self.needs_hidden_states = reads_states
-        self.head_ids = head_ids
-        self._min_confidence = min_confidence
-        self._limit = min(decoder.capacity, decoder.max_len)
+        super().__init__(decoder, head_ids, reads_states=reads_states, min_confidence=min_confidence)
         self._requests: dict[str, _Request] = {}
         self._owners: dict[int, _Request] = {}  # of each cache row, who wrote it last
 
@@ -117,8 +111,7 @@ class DraftModelProposer(Proposer):
         budget = CATCH_UP_TOKENS
         for place, most in enumerate(context.max_draft_tokens):
             num_committed = len(context.token_ids[place])
-            # Of K tokens the last one is not read: positions up to num_committed + K - 2.
-            wanted = min(most, self._limit - num_committed + 1)
+            wanted = min(most, self._room(num_committed))
             if wanted <= 0:
                 continue
             request = self._request(context.request_ids[place], context.cache_rows[place], num_committed)
@@ -159,11 +152,7 @@ class DraftModelProposer(Proposer):
             starts,
             counts,
         )
-        if not self.needs_hidden_states:
-            return tokens, None
-        assert context.hidden_states is not None, "this proposer reads the target's hidden states"
-        states = context.hidden_states.read(tokens.row_ids, [start - 1 for start in starts], counts)
-        return tokens, states.to(device)
+        return tokens, self._states(context, tokens)
 
     def _read_only(self, context: DraftContext, plans: Sequence[_Plan]) -> None:
         """Read a part of long backlogs."""

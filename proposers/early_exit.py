@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
-from foredraft.proposers.base import DraftContext, Proposer, ReleaseReason
+from foredraft.proposers.base import DraftContext, ReleaseReason
 from foredraft.proposers.batch_draft import batch_draft, sampling_of
-from foredraft.proposers.decoder import DraftDecoder, Tokens, to_device
+from foredraft.proposers.decoder import Tokens, to_device
 from foredraft.proposers.drafting import DraftedRows, DraftingRows, draft_tokens
+from foredraft.proposers.token_by_token import TokenByTokenProposer
 from foredraft.verifier import Draft
 
 
-class EarlyExitProposer(Proposer):
+class EarlyExitProposer(TokenByTokenProposer):
     """Self-speculation: leave the target after a few layers, guess, go on with the guess.
 
     Drafted tokens are written into the target's rows behind what is committed; afterwards the rows are as
@@ -21,25 +20,9 @@ class EarlyExitProposer(Proposer):
     there is to know lies in the target's rows.
 
     Args:
-        decoder: the target up to its exit, over the target's rows.
-        head_ids: see ``draft_tokens``.
-        reads_states: whether the exit also reads the target's last hidden state of the position before.
-        min_confidence: see ``draft_tokens``.
+        decoder: the target up to its exit, over the target's rows; the other arguments as for
+            ``TokenByTokenProposer``.
     """
-
-    def __init__(
-        self,
-        decoder: DraftDecoder,
-        head_ids: Tensor | None = None,
-        *,
-        reads_states: bool = False,
-        min_confidence: float = 0.0,
-    ) -> None:
-        self.decoder = decoder
-        self.needs_hidden_states = reads_states
-        self.head_ids = head_ids
-        self._min_confidence = min_confidence
-        self._limit = min(decoder.capacity, decoder.max_len)
 
     def propose(self, context: DraftContext) -> Draft:
         """See ``Proposer.propose``. Greedy requests get point masses, the others drawn tokens.
@@ -61,19 +44,18 @@ class EarlyExitProposer(Proposer):
             context.token_ids, context.cache_rows, context.max_draft_tokens, strict=True
         ):
             num_committed = len(token_ids)
-            # Of K tokens the last one is not read: positions up to num_committed + K - 2.
-            room = self._limit - num_committed + 1
             ready = self.decoder.valid_len(row) == num_committed - 1
-            wanted.append(min(most, room) if ready else 0)
+            wanted.append(min(most, self._room(num_committed)) if ready else 0)
         return wanted
 
     def _drafted(self, context: DraftContext, places: Sequence[int], wanted: Sequence[int]) -> DraftedRows:
         row_ids = [context.cache_rows[place] for place in places]
         starts = [len(context.token_ids[place]) - 1 for place in places]
         newest = [context.token_ids[place][-1] for place in places]
+        tokens = Tokens(to_device(newest, self.decoder.device), row_ids, starts, [1] * len(places))
         rows = DraftingRows(
-            Tokens(to_device(newest, self.decoder.device), row_ids, starts, [1] * len(places)),
-            states=self._states(context, row_ids, starts),
+            tokens,
+            states=self._states(context, tokens),
             wanted=[wanted[place] for place in places],
             sampling=sampling_of(context.sampling, places, self.decoder.device),
         )
@@ -82,9 +64,3 @@ class EarlyExitProposer(Proposer):
         finally:  # whatever happens in between, the target's rows end where they did
             for row, start in zip(row_ids, starts, strict=True):
                 self.decoder.truncate(row, start)
-
-    def _states(self, context: DraftContext, row_ids: list[int], starts: list[int]) -> Tensor | None:
-        if not self.needs_hidden_states:
-            return None
-        assert context.hidden_states is not None, "this proposer reads the target's hidden states"
-        return context.hidden_states.read(row_ids, [start - 1 for start in starts], [1] * len(starts))

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from foredraft.integration.align.plan import AlignPlan, align_config, load_prompts
 from foredraft.integration.cli_options import with_config
-from foredraft.integration.compare.json_path import check_writable
 from foredraft.integration.compare.plan import MAX_BATCH_SIZE, parse_temperatures, split_lists
+from foredraft.integration.compare.results.writing import check_writable
 from foredraft.integration.config_sources import LoadedConfig
 
 INTERRUPTED = 130
@@ -75,8 +75,9 @@ def _run(plan: AlignPlan, json_file: Path | None) -> bool:
     from foredraft.integration.align.measure import AlignPrompt
     from foredraft.integration.align.session import Measurement
     from foredraft.integration.align.table import print_result
-    from foredraft.integration.compare.document import run_label, write_json
-    from foredraft.integration.compare.prompts import encode_prompts
+    from foredraft.integration.compare.offline.prompts import encode_prompts
+    from foredraft.integration.compare.results.provenance import environment, run_label
+    from foredraft.integration.compare.results.writing import write_json
     from foredraft.integration.embedded.build import load_target
 
     started_at = datetime.now(UTC)
@@ -93,7 +94,9 @@ def _run(plan: AlignPlan, json_file: Path | None) -> bool:
     except KeyboardInterrupt:
         interrupted = True
     console = Console()
-    console.print(f"{run_label(target)}, proposer {plan.config.proposer}", markup=False, highlight=False)
+    console.print(
+        f"{run_label(environment(target))}, proposer {plan.config.proposer}", markup=False, highlight=False
+    )
     for result in measurement.results:
         print_result(result, console)
     if json_file is not None and measurement.results:

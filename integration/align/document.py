@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from foredraft.integration.align.plan import AlignPlan
 from foredraft.integration.align.result import AlignResult
-from foredraft.integration.compare.document import environment
+from foredraft.integration.compare.results.provenance import command_line, environment
 from foredraft.integration.embedded.build import Target
 
 
@@ -40,7 +38,7 @@ def result_document(
         "seconds": plan.seconds,
         "seed": plan.sampling.seed,
         "environment": environment(target),
-        "command": shlex.join(["foredraft", *sys.argv[1:]]),
+        "command": command_line(),
         "started_at": started_at.isoformat(timespec="seconds"),
         "interrupted": interrupted,
     }

@@ -1,17 +1,24 @@
-"""What a comparison measures: the command line turned into proposers and cells, or refused."""
+"""What a comparison measures: the command line turned into configurations and cells, or refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from foredraft.integration.config import Config, replaced
+from foredraft.integration.compare.statistics.looks import LOOKS, interval_level
+from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
+from foredraft.integration.compare.variants import BASELINE, parse_variants
+from foredraft.integration.config import BUILTIN_PROPOSERS, Config, replaced
+from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 
-BASELINE = "none"
 MAX_BATCH_SIZE = 256
+DEFAULT_MAX_TOKENS = 48
+
+DEFAULT_BUDGET_S = 800.0
+"""With loading and the last look, the whole of it stays below a quarter of an hour."""
 
 Value = TypeVar("Value")
 
@@ -30,9 +37,14 @@ class ComparePlan:
     """Everything a comparison is told.
 
     Attributes:
-        configs: the configuration of each proposer, the baseline first.
+        configs: what is compared, by name; the baseline first.
         limit: prompts per workload at most.
-        repeats: how often each prompt is served.
+        by_category: whether each category of a workload counts as a workload of its own.
+        repeats: how often each prompt is served; ``None`` = until the verdicts are clear.
+        budget_s: seconds after which no further block begins.
+        min_effect: differences below this share are not called.
+        check_law: whether sampled outputs are held against the target's law.
+        optional: names in ``configs`` that are left out where they cannot be built.
     """
 
     configs: dict[str, Config]
@@ -40,7 +52,12 @@ class ComparePlan:
     batch_sizes: tuple[int, ...]
     temperatures: tuple[float, ...]
     limit: int | None = None
-    repeats: int = 1
+    by_category: bool = False
+    repeats: int | None = None
+    budget_s: float = DEFAULT_BUDGET_S
+    min_effect: float = MIN_EFFECT
+    check_law: bool = False
+    optional: frozenset[str] = frozenset()
 
     @property
     def base(self) -> Config:
@@ -53,11 +70,30 @@ class ComparePlan:
         own = self.base.sampling.seed
         return self.base.engine.seed if own is None else own
 
-    def cells(self) -> list[Cell]:
-        """Every condition, workload by workload."""
+    def without(self, names: Collection[str]) -> ComparePlan:
+        """The same with fewer configurations."""
+        return replace(self, configs={name: one for name, one in self.configs.items() if name not in names})
+
+    def interval_level(self, num_cells: int) -> float:
+        """The level of each interval: all of the run hold together, see ``statistics.looks``.
+
+        Compared is each configuration in each cell, and over all workloads where there are several.
+        """
+        num_looks = len(LOOKS) if self.repeats is None else 1
+        num_conditions = len(self.batch_sizes) * len(self.temperatures)
+        has_several_workloads = num_cells > num_conditions
+        num_compared = num_cells + num_conditions if has_several_workloads else num_cells
+        return interval_level(max(len(self.configs) - 1, 1) * max(num_compared, 1), num_looks)
+
+    def cells(self, workloads: Iterable[str] | None = None) -> list[Cell]:
+        """Every condition, workload by workload.
+
+        Args:
+            workloads: names of the prompt sets where they are not those of the plan (``by_category``).
+        """
         return [
             Cell(workload, batch_size, temperature)
-            for workload in self.workloads
+            for workload in (self.workloads if workloads is None else workloads)
             for batch_size in self.batch_sizes
             for temperature in self.temperatures
         ]
@@ -90,17 +126,49 @@ def parse_temperatures(text: str | None, config: Config) -> tuple[float, ...]:
     return temperatures
 
 
-def proposer_configs(config: Config, text: str | None) -> dict[str, Config]:
-    """One configuration per proposer of a comma list; without a list the configured proposer.
+def compared_configs(
+    loaded: LoadedConfig, proposers: str | None, variants: Sequence[str]
+) -> tuple[dict[str, Config], frozenset[str]]:
+    """What the command line compares, and which of it may be left out.
+
+    Without a list it is the proposer that was asked for; was none, all built-in ones, of which some need a
+    draft that fits the model. With variants and no list, these alone.
+
+    Raises:
+        UserError: an unknown proposer, a bad variant, a name twice.
+    """
+    config, optional = loaded.config, frozenset[str]()
+    if proposers is not None:
+        names = split_list("--proposers", proposers)
+    elif variants:
+        names = []
+    elif loaded.origins["proposer"] != "default":
+        names = [config.proposer]
+    else:
+        names = [name for name in BUILTIN_PROPOSERS if name != BASELINE]
+        optional = frozenset(names)
+    configs = proposer_configs(config, names)
+    more = parse_variants(variants, config)
+    if taken := configs.keys() & more.keys():
+        raise UserError(f"--variant: the name {min(taken)!r} is that of a proposer in the comparison")
+    return configs | more, optional
+
+
+def proposer_configs(config: Config, names: Sequence[str]) -> dict[str, Config]:
+    """One configuration per proposer, the baseline first.
 
     Raises:
         UserError: a proposer that is unknown.
     """
-    names = [config.proposer] if text is None else split_list("--proposers", text)
-    configs = {}
-    for name in dict.fromkeys([BASELINE, *names]):
-        configs[name] = replaced(config, proposer=name)
-    return configs
+    return {name: replaced(config, proposer=name) for name in dict.fromkeys([BASELINE, *names])}
+
+
+def with_short_outputs(loaded: LoadedConfig) -> LoadedConfig:
+    """Unless a length was asked for: shorter outputs make more blocks, and more blocks a surer verdict."""
+    if loaded.origins["sampling.max_tokens"] != "default":
+        return loaded
+    sampling = loaded.config.sampling.model_dump() | {"max_tokens": DEFAULT_MAX_TOKENS}
+    return replace(loaded, config=replaced(loaded.config, sampling=sampling))
 
 
 def split_list(option: str, text: str) -> list[str]:

@@ -15,7 +15,7 @@ from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory,
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
-from foredraft.proposers import create_proposer
+from foredraft.proposers import DraftDecoder, create_proposer
 from foredraft.scheduler.speculation import FixedDraftLength
 
 __all__ = ["Target", "build_engine", "load_target"]
@@ -40,14 +40,16 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
     num_draft_tokens = config.num_draft_tokens or (trained.num_draft_tokens if trained else DRAFT_TOKENS)
     plan = plan_memory(config.engine, _bytes_per_position(target, draft, early_exit), target.max_len)
     workspace = workspace_bytes(plan.num_rows, num_draft_tokens, target.vocab_size, drawn=trained is not None)
-    check_free_memory(plan.num_bytes + workspace, target.device)
+    kept_states = _kept_states(draft, early_exit, plan)
+    states = 0 if draft else plan.num_rows * kept_states * _state_bytes(target)  # a draft's are in the plan
+    check_free_memory(plan.num_bytes + workspace + states, target.device)
     decoder = SlotDecoder(
         target.prepared,
         plan.num_rows,
         plan.capacity,
         target.max_len,
         target.vocab_size,
-        keep_states=_kept_states(draft, early_exit, plan),
+        keep_states=kept_states,
         exit_head=early_exit.trained_head if early_exit else None,
     )
     return EmbeddedEngine(
@@ -65,31 +67,28 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
 def _proposer_options(
     config: Config, decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
 ) -> dict[str, Any]:
-    if draft is not None:
-        own = SlotDecoder(
-            draft.prepared,
-            decoder.num_rows,
-            min(decoder.capacity, draft.max_len),
-            draft.max_len,
-            draft.vocab_size,
-        )
+    trained = draft or early_exit
+    if trained is not None:
         return {
-            "decoder": own,
-            "head_ids": draft.head_ids,
-            "reads_states": draft.reads_states,
-            "min_confidence": config.draft.min_confidence,
-        }
-    if early_exit is not None:
-        return {
-            "decoder": ExitDecoder(decoder, early_exit.head),
-            "head_ids": early_exit.head_ids,
-            "reads_states": early_exit.reads_states,
-            "min_confidence": config.early_exit.min_confidence,
+            "decoder": _drafting_decoder(decoder, draft, early_exit),
+            "head_ids": trained.head_ids,
+            "reads_states": trained.reads_states,
+            "min_confidence": getattr(config, config.proposer).min_confidence,
         }
     if config.proposer in type(config).model_fields:
         options: dict[str, Any] = getattr(config, config.proposer).model_dump()
         return options
     return {}
+
+
+def _drafting_decoder(
+    decoder: SlotDecoder, draft: LoadedDraft | None, early_exit: LoadedExit | None
+) -> DraftDecoder:
+    if early_exit is not None:
+        return ExitDecoder(decoder, early_exit.head)
+    assert draft is not None, "one of the two drafts"
+    capacity = min(decoder.capacity, draft.max_len)
+    return SlotDecoder(draft.prepared, decoder.num_rows, capacity, draft.max_len, draft.vocab_size)
 
 
 def _kept_states(draft: LoadedDraft | None, early_exit: LoadedExit | None, plan: MemoryPlan) -> int:
@@ -105,10 +104,14 @@ def _bytes_per_position(target: Target, draft: LoadedDraft | None, early_exit: L
     if draft is not None:
         num_bytes += _cache_bytes(draft.prepared, draft.prepared.num_layers)
     if draft is not None and draft.reads_states:
-        num_bytes += StateStore.bytes_per_position(target.prepared.hidden_size, target.dtype)
+        num_bytes += _state_bytes(target)
     if early_exit is not None and early_exit.trained_head is not None:
         num_bytes += _cache_bytes(target.prepared, early_exit.trained_head.num_layers)
     return num_bytes
+
+
+def _state_bytes(target: Target) -> int:
+    return StateStore.bytes_per_position(target.prepared.hidden_size, target.dtype)
 
 
 def _cache_bytes(prepared: ForwardPass, num_layers: int) -> int:

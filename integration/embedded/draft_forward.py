@@ -18,9 +18,14 @@ class DraftForward(TrainedLayers):
     """
 
     def __init__(
-        self, draft: DraftFile, target: ForwardPass, device: torch.device, dtype: torch.dtype
+        self,
+        draft: DraftFile,
+        target: ForwardPass,
+        device: torch.device,
+        dtype: torch.dtype,
+        named: str = "draft.model",
     ) -> None:
-        super().__init__(draft, target, device, dtype, "draft.model")
+        super().__init__(draft, target, device, dtype, named)
         self._target = target
 
     def embed(self, token_ids: Tensor, states: Tensor | None = None) -> Tensor:

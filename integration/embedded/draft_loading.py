@@ -16,14 +16,15 @@ from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import (
     DRAFT_FILE,
-    TRAINING_FILE,
     DraftFile,
+    check_finished,
     is_draft_file,
     read_draft_file,
 )
 from foredraft.integration.models.loading import load_model
 from foredraft.integration.models.pretrained import models_with, pretrained
 from foredraft.integration.models.vocabulary import check_same_vocabulary
+from foredraft.integration.paths import user_path
 
 MODEL_DRAFT_TOKENS = 4
 """For a whole model as draft: what its acceptance will be is not known."""
@@ -65,18 +66,18 @@ def load_draft(config: Config, target: Target) -> LoadedDraft:
                 f"or train one with `foredraft train draft`"
             )
         return _trained(shipped, config, target)
-    path = Path(name).expanduser()
-    if (path / TRAINING_FILE).is_file() and not is_draft_file(path):
-        raise UserError(f"draft.model: the training in {path} is not finished; run its command again")
+    path = user_path(name, "draft.model")
+    check_finished(path, "draft.model")
     return _trained(path, config, target) if is_draft_file(path) else _model(name, config, target)
 
 
 def _trained(path: Path, config: Config, target: Target) -> LoadedDraft:
+    named = f"draft.model: {path}"
     draft = read_draft_file(path)
-    check_made_for(draft, target, f"draft.model: {path}")
+    check_made_for(draft, target, named)
     device, dtype = _place(config, target)
     return LoadedDraft(
-        prepared=DraftForward(draft, target.prepared, device, dtype),
+        prepared=DraftForward(draft, target.prepared, device, dtype, named),
         head_ids=draft.head_ids.to(device),
         max_len=target.max_len,
         vocab_size=target.vocab_size,

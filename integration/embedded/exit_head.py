@@ -58,8 +58,8 @@ class TrainedHead(TrainedLayers):
         UserError: as ``TrainedLayers``.
     """
 
-    def __init__(self, file: DraftFile, exit_layer: int, target: ForwardPass, option: str) -> None:
-        super().__init__(file, target, target.device, target.dtype, option, target.num_layers)
+    def __init__(self, file: DraftFile, exit_layer: int, target: ForwardPass, named: str) -> None:
+        super().__init__(file, target, target.device, target.dtype, named, target.num_layers)
         self.exit_layer = exit_layer
 
     def forward(self, at_exit: Tensor, states: Tensor | None, layout: Layout) -> Tensor:

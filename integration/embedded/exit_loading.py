@@ -12,8 +12,11 @@ from foredraft.integration.embedded.draft_loading import check_made_for
 from foredraft.integration.embedded.exit_head import ExitHead, OwnHead, TrainedHead
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
-from foredraft.integration.models.draft_file import EXIT_FILE, read_exit_file
+from foredraft.integration.models.draft_file import EXIT_FILE, check_finished, read_exit_file
 from foredraft.integration.models.pretrained import models_with, pretrained
+from foredraft.integration.paths import user_path
+
+OPTION = "early_exit.head"
 
 OWN_HEAD_DRAFT_TOKENS = 4
 """For a model's own head: what its acceptance will be is not known."""
@@ -57,12 +60,12 @@ def load_exit(options: EarlyExitOptions, target: Target) -> LoadedExit:
 
 def _path(name: str | None, target: Target) -> Path:
     if name is not None:
-        return Path(name).expanduser()
+        return user_path(name, OPTION)
     shipped = pretrained(target.name, EXIT_FILE)
     if shipped is None:
         known = ", ".join(models_with(EXIT_FILE)) or "no model"
         raise UserError(
-            f"early_exit.head: none is given, and foredraft brings one for {known} only; train one with "
+            f"{OPTION}: none is given, and foredraft brings one for {known} only; train one with "
             f"`foredraft train exit`, or say {OWN_HEAD!r} and an early_exit.exit_layer for a model that was "
             "trained to leave early"
         )
@@ -73,27 +76,31 @@ def _own(exit_layer: int | None, target: Target) -> LoadedExit:
     num_layers = target.prepared.num_layers
     assert exit_layer is not None, "the configuration asks for it"
     if exit_layer > num_layers:
-        raise UserError(f"early_exit.exit_layer: the model has {num_layers} layers, got {exit_layer}")
+        raise UserError(
+            f"early_exit.exit_layer: the model can be left after 1 to {num_layers} layers, got {exit_layer}"
+        )
     return LoadedExit(OwnHead(target.prepared, exit_layer), None, False, OWN_HEAD_DRAFT_TOKENS)
 
 
 def _trained(path: Path, exit_layer: int | None, target: Target) -> LoadedExit:
+    check_finished(path, OPTION)
+    named = f"{OPTION}: {path}"
     file = read_exit_file(path)
-    check_made_for(file, target, f"early_exit.head: {path}")
+    check_made_for(file, target, named)
     made_for, num_layers = file.exit_layer, target.prepared.num_layers
     assert made_for is not None, "read_exit_file saw to it"
     if exit_layer not in (None, made_for):
         raise UserError(f"early_exit.exit_layer: {path} was made for layer {made_for}, got {exit_layer}")
     if made_for >= num_layers:
-        raise UserError(f"early_exit.head: {path} leaves after layer {made_for}, the model has {num_layers}")
-    head = TrainedHead(file, made_for, target.prepared, "early_exit.head")
-    _check_cache(head, target)
+        raise UserError(f"{named} leaves after layer {made_for}, the model has {num_layers}")
+    head = TrainedHead(file, made_for, target.prepared, named)
+    _check_cache(head, target, named)
     return LoadedExit(head, file.head_ids.to(target.device), file.reads_states, file.num_draft_tokens)
 
 
-def _check_cache(head: TrainedHead, target: Target) -> None:
+def _check_cache(head: TrainedHead, target: Target, named: str) -> None:
     """The head's keys and values share the target's cache: they must be of the same shape."""
     own = (head.num_kv_heads, head.head_dim)
     needed = (target.prepared.num_kv_heads, target.prepared.head_dim)
     if own != needed:
-        raise UserError(f"early_exit.head: {own} key heads and head size do not fit the model's {needed}")
+        raise UserError(f"{named}: {own} key heads and head size do not fit the model's {needed}")

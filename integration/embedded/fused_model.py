@@ -22,11 +22,15 @@ FUSED_FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 def why_unsupported_positions(config: Any) -> str | None:
     """Why positions of this model cannot be computed for a mixed batch, or ``None``.
 
-    LongRoPE picks one table by the longest sequence of a pass: what shares the pass would change the tokens.
+    LongRoPE picks a table by the longest sequence of a pass, dynamic scaling makes one: what shares the pass
+    would change the tokens.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = {rope.get("rope_type")} | {one.get("rope_type") for one in rope.values() if isinstance(one, dict)}
-    return "its position embedding (longrope) depends on the whole batch" if "longrope" in kinds else None
+    for kind in ("longrope", "dynamic"):
+        if kind in kinds:
+            return f"its position embedding ({kind}) depends on the whole batch"
+    return None
 
 
 def why_not_fused(model: Any) -> str | None:
@@ -75,6 +79,7 @@ class FusedLayers:
         self.scale: float = decoder.layers[0].self_attn.scaling
         self._first_cache_layer = first_cache_layer
         self._rotary = decoder.rotary_emb
+        self._rotations: tuple[Tensor, Tensor] | None = None
         self._final_norm: Tensor = decoder.norm.weight
         self.device, self.dtype = self._final_norm.device, self._final_norm.dtype
         self._layers = []
@@ -105,8 +110,13 @@ class FusedLayers:
 
     def _rotation(self, hidden: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         """Cosine and signed sine of each token's position, [T, 1, D]."""
-        cos, sin = self._rotary(hidden[None], position_ids=layout.positions[None])
-        return cos[0, :, None].to(hidden.dtype), _signed(sin[0, :, None]).to(hidden.dtype)
+        if self._rotations is None or len(self._rotations[0]) < layout.cache.capacity:
+            # All positions once: with few layers in a pass, working them out again is what costs.
+            positions = torch.arange(layout.cache.capacity, device=hidden.device)
+            cos, sin = self._rotary(hidden[None], position_ids=positions[None])
+            self._rotations = cos[0, :, None].to(hidden.dtype), _signed(sin[0, :, None]).to(hidden.dtype)
+        cos, sin = self._rotations
+        return cos.index_select(0, layout.positions), sin.index_select(0, layout.positions)
 
     def _query_key_value(
         self, layer: FusedLayer, hidden: Tensor, rotation: tuple[Tensor, Tensor]

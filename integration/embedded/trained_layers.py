@@ -24,7 +24,7 @@ class TrainedLayers(FusedLayers):
     Takes nothing from the target but calls to its embedding.
 
     Args:
-        option: the option that named the file, for messages.
+        named: option and file, for messages.
         first_cache_layer: the cache's layer that belongs to the first of these layers.
 
     Raises:
@@ -37,7 +37,7 @@ class TrainedLayers(FusedLayers):
         target: ForwardPass,
         device: torch.device,
         dtype: torch.dtype,
-        option: str,
+        named: str,
         first_cache_layer: int = 0,
     ) -> None:
         tensors = {name: tensor.to(device, dtype) for name, tensor in file.tensors.items()}
@@ -45,9 +45,10 @@ class TrainedLayers(FusedLayers):
         head_weight = tensors.pop(HEAD_WEIGHT, None)
         try:
             _check_tensors(file, input_tensors, target)
+            _check_finite(tensors | input_tensors, dtype)
             model = _skeleton(file.layers_config, tensors)
         except ValueError as error:
-            raise UserError(f"{option}: {error}") from None
+            raise UserError(f"{named}: {error}") from None
         super().__init__(model.config, model.model.to(device, dtype), first_cache_layer)
         self.hidden_size: int = model.config.hidden_size
         if head_weight is None:
@@ -76,6 +77,12 @@ class TrainedLayers(FusedLayers):
     def head(self, hidden: Tensor) -> Tensor:
         """[N, H] -> [N, S]."""
         return self._head(hidden)
+
+
+def _check_finite(tensors: dict[str, Tensor], dtype: torch.dtype) -> None:
+    for name, tensor in tensors.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} has values that {str(dtype).removeprefix('torch.')} cannot hold")
 
 
 def _check_tensors(file: DraftFile, input_tensors: dict[str, Tensor], target: ForwardPass) -> None:

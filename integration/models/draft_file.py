@@ -46,7 +46,7 @@ class _Metadata(BaseModel):
     kind: str
     target: str
     target_fingerprint: str
-    exit_layer: Json[Annotated[int, Field(ge=1)]] | None = None
+    exit_layer: Json[Annotated[int, Field(ge=1, strict=True)]] | None = None
     reads_states: Literal["true", "false"]
     own_head: Literal["true", "false"]
     num_draft_tokens: int = Field(ge=1, le=32)
@@ -111,7 +111,18 @@ def write_draft_file(path: Path, draft: DraftFile) -> None:
 
 def is_draft_file(path: Path) -> bool:
     """Whether ``path`` is a trained draft, or a folder that holds one."""
-    return (path / DRAFT_FILE).is_file() or path.suffix == ".safetensors"
+    return os.path.isfile(path / DRAFT_FILE) or path.suffix == ".safetensors"
+
+
+def check_finished(path: Path, option: str) -> None:
+    """Refuse the folder of a training that has not come to its end.
+
+    Raises:
+        UserError: it has not.
+    """
+    finished = any(os.path.isfile(path / name) for name in (DRAFT_FILE, EXIT_FILE))
+    if os.path.isfile(path / TRAINING_FILE) and not finished:
+        raise UserError(f"{option}: the training in {path} is not finished; run its command again")
 
 
 def read_draft_file(path: Path) -> DraftFile:
@@ -120,7 +131,7 @@ def read_draft_file(path: Path) -> DraftFile:
     Raises:
         UserError: no such file, damaged, or of another kind.
     """
-    return _read(path / DRAFT_FILE if path.is_dir() else path, "draft", "draft.model")
+    return _read(_in_folder(path, DRAFT_FILE), "draft", "draft.model")
 
 
 def read_exit_file(path: Path) -> DraftFile:
@@ -129,7 +140,17 @@ def read_exit_file(path: Path) -> DraftFile:
     Raises:
         UserError: no such file, damaged, or of another kind.
     """
-    return _read(path / EXIT_FILE if path.is_dir() else path, "exit", "early_exit.head")
+    path = _in_folder(path, EXIT_FILE)
+    if not os.path.isfile(path):
+        raise UserError(
+            f"early_exit.head: {path} is not there; name a file or folder that `foredraft train exit` wrote"
+        )
+    return _read(path, "exit", "early_exit.head")
+
+
+def _in_folder(path: Path, name: str) -> Path:
+    # os.path: unlike pathlib's, it calls a path that cannot be looked at no folder, and does not raise
+    return path / name if os.path.isdir(path) else path
 
 
 def _read(path: Path, kind: str, option: str) -> DraftFile:
@@ -148,8 +169,10 @@ def _read(path: Path, kind: str, option: str) -> DraftFile:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise UserError(f"{option}: {path}: its metadata are damaged: {where}: {fault['msg']}") from None
-    if found.kind != kind or (found.exit_layer is not None) != (kind == "exit"):
+    if found.kind != kind:
         raise UserError(f"{option}: {path} holds weights of the kind {found.kind!r}, not {kind!r}")
+    if (found.exit_layer is not None) != (kind == "exit"):
+        raise UserError(f"{option}: {path}: its metadata are damaged: exit_layer: {found.exit_layer}")
     if found.own_head == "true" and HEAD_WEIGHT not in tensors:
         raise UserError(f"{option}: {path}: tensors are missing: {HEAD_WEIGHT}")
     head_ids = tensors.pop(HEAD_IDS)

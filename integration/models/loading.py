@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from foredraft.integration.models.builtin import BUILTIN_MODEL, builtin_folder
 from foredraft.integration.models.checkpoint import read_folder, read_gguf, read_tokenizer
 from foredraft.integration.models.collector import collector_paused
 from foredraft.integration.models.hub import hub_folder
+from foredraft.integration.paths import user_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -54,12 +56,12 @@ def eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | N
 
 
 def _read(name: str, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
-    path = Path(name).expanduser()
     if name == BUILTIN_MODEL:
         return _from_folder(builtin_folder(), dtype)
-    if path.is_dir():
+    path = user_path(name, "model")
+    if os.path.isdir(path):  # pathlib's would raise for a name that is too long, say
         return _from_folder(path, dtype)
-    if path.is_file():
+    if os.path.isfile(path):
         return _from_file(path, dtype)
     return _from_folder(hub_folder(name), dtype)
 

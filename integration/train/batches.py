@@ -28,6 +28,7 @@ class Batch:
         log_normalisers: [N] float32.
         argmax: [N], the target's likeliest token after each position.
         num_tokens: tokens without padding.
+        exit_states: [B, T, H], the target's state after the exit layer, for an exit head.
     """
 
     token_ids: Tensor
@@ -36,6 +37,7 @@ class Batch:
     log_normalisers: Tensor
     argmax: Tensor
     num_tokens: int
+    exit_states: Tensor | None = None
 
     @property
     def target_states(self) -> Tensor:
@@ -44,8 +46,14 @@ class Batch:
 
     @property
     def state_inputs(self) -> Tensor:
-        """[B, T, H] float32, what the draft reads beside each token: the target's state before it."""
+        """[B, T, H] float32, what is read beside each token: the target's state before it."""
         return shifted(self.states.float())
+
+    def given(self, embedding: Tensor) -> Tensor:
+        """[B, T, H] float32, what is read of each token: the target's state at the exit, or its embedding."""
+        if self.exit_states is not None:
+            return self.exit_states.float()
+        return F.embedding(self.token_ids, embedding).float()
 
 
 def epoch_batches(lengths: Sequence[int], batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
@@ -66,7 +74,12 @@ def epoch_batches(lengths: Sequence[int], batch_tokens: int, seed: int, epoch: i
 
 
 def make_batch(
-    pieces: Sequence[Piece], features: Sequence[Features], device: torch.device, *, response_only: bool
+    pieces: Sequence[Piece],
+    features: Sequence[Features],
+    device: torch.device,
+    exit_states: Sequence[Tensor] | None = None,
+    *,
+    response_only: bool,
 ) -> Batch:
     """Put pieces side by side.
 
@@ -74,6 +87,9 @@ def make_batch(
     """
     token_ids = pad_sequence([torch.tensor(piece.token_ids) for piece in pieces], batch_first=True)
     states = pad_sequence([one.states for one in features], batch_first=True)
+    at_exit = None
+    if exit_states is not None:
+        at_exit = pad_sequence(list(exit_states), batch_first=True).to(device)
     spans = [_span(piece, response_only=response_only) for piece in pieces]
     width = token_ids.shape[1]
     places = [torch.arange(row * width + span.start, row * width + span.stop) for row, span in _rows(spans)]
@@ -86,6 +102,7 @@ def make_batch(
         ),
         argmax=torch.cat([features[row].argmax[span] for row, span in _rows(spans)]).to(device),
         num_tokens=sum(len(piece.token_ids) for piece in pieces),
+        exit_states=at_exit,
     )
 
 

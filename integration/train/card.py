@@ -1,4 +1,4 @@
-"""The card beside a trained draft: how it was made, and how well it does on held-out text."""
+"""The card beside what was trained: how it was made, and how well it does on held-out text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foredraft.integration.align.counts import AcceptanceCounts
 from foredraft.integration.train.end_to_end import EndToEnd
 from foredraft.integration.train.files import write_atomic
 from foredraft.integration.train.samples import Sample
-from foredraft.integration.train.settings import TrainSettings
+from foredraft.integration.train.settings import ExitSettings, TrainSettings
 from foredraft.integration.train.train_log import LogEntry
 
 CARD_FILE = "README.md"
@@ -24,9 +24,9 @@ class Outcome:
     """What a finished run knows of itself.
 
     Attributes:
-        coverage: share of held-out tokens that the draft can propose.
+        coverage: share of held-out tokens that it can propose.
         seconds: time per stage.
-        num_weights: trained weights of the draft.
+        num_weights: trained weights.
     """
 
     target: str
@@ -53,7 +53,7 @@ def card_text(settings: TrainSettings, outcome: Outcome) -> str:
     """The card in Markdown."""
     return "\n".join(
         [
-            f"# A draft for {Path(outcome.target).name}",
+            f"# {settings.with_article.capitalize()} for {Path(outcome.target).name}",
             "",
             f"{_form(settings)}; {outcome.num_weights / 1e6:.2f} million trained weights beside the target's "
             f"own embedding and head, of which it knows {settings.head_tokens} tokens. Made by",
@@ -65,7 +65,7 @@ def card_text(settings: TrainSettings, outcome: Outcome) -> str:
             "## Data",
             "",
             _data(settings, outcome.samples),
-            f"The draft can propose {outcome.coverage:.1%} of the held-out tokens.",
+            f"The {settings.noun} can propose {outcome.coverage:.1%} of the held-out tokens.",
             "",
             "## Acceptance of the first drafted token, held-out responses, teacher-forced",
             "",
@@ -116,9 +116,9 @@ def _rates(counts: AcceptanceCounts) -> str:
 
 
 def command_line(settings: TrainSettings, outcome: Outcome) -> str:
-    """The command that makes the same draft again; folders are left out of the names of files."""
-    parts = ["foredraft train draft --out DIR", f"--model {Path(outcome.target).name}"]
-    if settings != (default := TrainSettings()):
+    """The command that makes the same again; folders are left out of the names of files."""
+    parts = [f"foredraft train {settings.kind} --out DIR", f"--model {Path(outcome.target).name}"]
+    if settings != (default := type(settings)()):
         for name, value in _settings(settings).items():
             if value == getattr(default, name):
                 continue
@@ -134,6 +134,8 @@ def _settings(settings: TrainSettings) -> dict[str, object]:
 def _form(settings: TrainSettings) -> str:
     layers = "One decoder layer" if settings.layers == 1 else f"{settings.layers} decoder layers"
     reads = " that also read the target's last hidden state" if settings.form == "states" else ""
+    if isinstance(settings, ExitSettings):
+        layers += f" behind layer {settings.exit_layer} of the target"
     return layers + (reads.replace("read ", "reads ") if settings.layers == 1 else reads)
 
 
@@ -157,3 +159,19 @@ def _data(settings: TrainSettings, samples: Sequence[Sample]) -> str:
 
 def _row(name: str, entry: LogEntry) -> str:
     return f"| {name} | {entry.tokens} | {entry.held_out_greedy:.3f} | {entry.held_out_sampled:.3f} |"
+
+
+def print_outcome(outcome: Outcome, settings: TrainSettings, out: Path) -> None:
+    """The gist of the card, for the terminal."""
+    before, after = outcome.log[0], outcome.log[-1]
+    print(
+        f"the {settings.noun} for {outcome.target} is in {out}: {outcome.num_weights / 1e6:.2f} million "
+        "trained weights"
+    )
+    print(f"it can propose {outcome.coverage:.1%} of the held-out tokens")
+    print("acceptance of the first drafted token, held-out responses, teacher-forced:")
+    print(f"  greedy         {before.held_out_greedy:.3f} before, {after.held_out_greedy:.3f} after")
+    print(f"  temperature 1  {before.held_out_sampled:.3f} before, {after.held_out_sampled:.3f} after")
+    print("in the engine, held-out prompts:")
+    for line in end_to_end_lines(outcome.end_to_end):
+        print(f"  {line.removeprefix('- ')}")

@@ -1,4 +1,4 @@
-"""Stage 6: how the finished draft does in the engine, on prompts held out from its training."""
+"""Stage 6: how what was trained does in the engine, on prompts held out from its training."""
 
 from __future__ import annotations
 
@@ -48,13 +48,20 @@ class EndToEnd:
         return (best_num_draft_tokens(self.speedups) if self.speedups else None) or 1
 
 
+def drafting_with(config: Config, kind: str, folder: Path) -> Config:
+    """``config`` with what is in ``folder``, a "draft" or an "exit" head, as its proposer."""
+    if kind == "exit":
+        return replaced(config, proposer="early_exit", early_exit={"head": str(folder)})
+    return replaced(config, proposer="draft", draft={"model": str(folder)})
+
+
 def measured_end_to_end(
     folder: Path, config: Config, load: Callable[[], Target], samples: Sequence[Sample], num_trained: int
 ) -> EndToEnd:
-    """The measurement of the draft in ``folder``, made once and kept there.
+    """The measurement of what ``config`` drafts with, made once and kept in ``folder``.
 
     Args:
-        num_trained: tokens it was trained on; a draft that was trained further is measured again.
+        num_trained: tokens it was trained on; what was trained further is measured again.
         load: gives the target; called only if there is something to measure.
 
     Raises:
@@ -63,12 +70,12 @@ def measured_end_to_end(
     path = folder / f"measured-{num_trained}.json"
     with suppress(FileNotFoundError, ValidationError):  # a damaged one is measured again
         return TypeAdapter(EndToEnd).validate_json(path.read_bytes())
-    measured = _measure(folder, config, load(), samples)
+    measured = _measure(config, load(), samples)
     write_atomic(path, TypeAdapter(EndToEnd).dump_json(measured, indent=1))
     return measured
 
 
-def _measure(folder: Path, config: Config, target: Target, samples: Sequence[Sample]) -> EndToEnd:
+def _measure(config: Config, target: Target, samples: Sequence[Sample]) -> EndToEnd:
     """Serve the prompts of the held-out samples."""
     prompts = [
         AlignPrompt("held out", sample.token_ids[: min(_prompt_len(sample), target.max_len - 1)])
@@ -77,13 +84,8 @@ def _measure(folder: Path, config: Config, target: Target, samples: Sequence[Sam
     ]
     longest = max(len(prompt.token_ids) for prompt in prompts)
     sizes = {"max_num_seqs": BATCH_SIZE, "max_model_len": min(target.max_len, longest + MAX_TOKENS)}
-    own = replaced(
-        config,
-        proposer="draft",
-        num_draft_tokens=DRAFT_TOKENS,
-        draft={"model": str(folder)},
-        engine=config.engine.model_dump() | sizes,
-    )
+    engine_options = config.engine.model_dump() | sizes
+    own = replaced(config, num_draft_tokens=DRAFT_TOKENS, engine=engine_options)
     engine = build_engine(own, target)
     sampling = SamplingParams(max_tokens=MAX_TOKENS, seed=0)
     greedy, sampled = (

@@ -31,9 +31,8 @@ def held_out_acceptance(
     greedy = sampled = 0.0
     count = 0
     for batch in batches:
-        embedded = F.embedding(batch.token_ids, embedding).float()
         with autocast:
-            hidden = student(embedded, batch.state_inputs)
+            hidden = student(batch.given(embedding), batch.state_inputs)
         hidden = hidden.flatten(0, 1)[batch.places]
         for own, states, log_normalisers, argmax in zip(
             hidden.split(ROWS),

@@ -28,7 +28,7 @@ def write_atomic(path: Path, content: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except OSError:
+        except BaseException:  # Ctrl-C as well
             temporary.unlink(missing_ok=True)
             raise
 

@@ -10,20 +10,25 @@ from pathlib import Path
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.train.data import GIVEN, WRITTEN
-from foredraft.integration.train.features import FEATURES, digest_in
+from foredraft.integration.train.exit_states import EXIT_STATES
+from foredraft.integration.train.features import FEATURES
 from foredraft.integration.train.files import writing_to
 from foredraft.integration.train.kept_settings import SETTINGS_FILE
 from foredraft.integration.train.samples import read_samples
+from foredraft.integration.train.shards import is_foreign
 
 LOCK_FILE = ".lock"
-SHARD = re.compile(r"\d{5}\.safetensors")
+SHARD = re.compile(r"\d{5}\.safetensors(\.tmp)?")
+SHARDS = re.compile(rf"{FEATURES}|{EXIT_STATES}-\d+")
+SWEEP_FOLDER = re.compile(r"sweep-\d+")
+SWEEP_FILE = "sweep.json"
 
 
 @contextmanager
 def run_folder(folder: Path, data: Sequence[str]) -> Iterator[None]:
     """The folder, made if need be, and locked while inside.
 
-    A new run takes a folder that is empty or holds only samples and features of an earlier one.
+    A new run takes a folder that is empty or holds only samples and features of an earlier one, or a sweep.
 
     Args:
         data: the user's files, which must not be what the run writes.
@@ -76,10 +81,17 @@ def _check_holds_nothing_else(folder: Path) -> None:
 
 def _is_ours(entry: Path) -> bool:
     """By its name; what a run that was killed early leaves is among it."""
-    if entry.name == FEATURES and entry.is_dir():
+    if SHARDS.fullmatch(entry.name) and entry.is_dir():
         return all(_is_shard(shard) for shard in entry.iterdir())
-    return entry.name in (WRITTEN, GIVEN, LOCK_FILE, f"{SETTINGS_FILE}.tmp")
+    if SWEEP_FOLDER.fullmatch(entry.name) and entry.is_dir():
+        return (entry / SETTINGS_FILE).exists() or all(_is_ours(one) for one in entry.iterdir())
+    return entry.name.removesuffix(".tmp") in (WRITTEN, GIVEN, LOCK_FILE, SWEEP_FILE, SETTINGS_FILE)
+
+
+def sweep_folders(folder: Path) -> list[Path]:
+    """Those in which exit layers were tried."""
+    return sorted(entry for entry in folder.iterdir() if SWEEP_FOLDER.fullmatch(entry.name))
 
 
 def _is_shard(path: Path) -> bool:
-    return bool(SHARD.fullmatch(path.name)) and digest_in(path) is not None
+    return bool(SHARD.fullmatch(path.name)) and not is_foreign(path)

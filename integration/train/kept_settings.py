@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from foredraft.integration.train.settings import TrainSettings, as_flag
 
 SETTINGS_FILE = "settings.json"
 DIGESTS = "data_sha256"
+KIND = "kind"
 COMPARED_BY_CONTENT = ("model", "target_fingerprint", "data", DIGESTS)
+DECIDE_THE_TEXT = ("write_tokens", "max_response_tokens", "seed")
 
 
 def keep_settings(
@@ -32,11 +34,12 @@ def keep_settings(
         UserError: the folder belongs to a run with other settings, or cannot be written.
     """
     path = folder / SETTINGS_FILE
-    now = settings.model_dump(mode="json") | dict(target) | {DIGESTS: list(data_digests)}
+    now = _as_kept(settings, target, data_digests)
     if not path.exists():
         write_atomic(path, (json.dumps(now, indent=2) + "\n").encode())
         return
     before = _read(path)
+    _check_kind(folder, before, settings)
     _check_model(folder, before, now)
     _check_data(folder, before, now)
     grown = now["train_tokens"] > before.get("train_tokens", now["train_tokens"])
@@ -51,13 +54,51 @@ def keep_settings(
         )
 
 
+def check_shared_data(
+    others: Iterable[Path], settings: TrainSettings, target: Mapping[str, str], data_digests: Sequence[str]
+) -> None:
+    """Hold a run to the data of those that share its samples; arguments as for ``keep_settings``.
+
+    Args:
+        others: folders, in which a run may have begun.
+
+    Raises:
+        UserError: one of them reads other data, or is of another kind.
+    """
+    now = _as_kept(settings, target, data_digests)
+    for other in others:
+        if not (other / SETTINGS_FILE).exists():
+            continue
+        before = _read(other / SETTINGS_FILE)
+        _check_kind(other, before, settings)
+        _check_model(other, before, now)
+        _check_data(other, before, now)
+        for name in DECIDE_THE_TEXT:
+            if now[name] != before.get(name):
+                raise _begun_with(other, name, before, now)
+
+
+def _as_kept(
+    settings: TrainSettings, target: Mapping[str, str], data_digests: Sequence[str]
+) -> dict[str, Any]:
+    return {KIND: settings.kind, **settings.model_dump(mode="json"), **target, DIGESTS: list(data_digests)}
+
+
+def _check_kind(folder: Path, before: dict[str, Any], settings: TrainSettings) -> None:
+    if before[KIND] != settings.kind:
+        raise UserError(
+            f"--out: {folder} belongs to `foredraft train {before[KIND]}`; name another folder, into which "
+            "written.jsonl, given.jsonl and features/ may be copied"
+        )
+
+
 def _check_model(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     if before["target_fingerprint"] == now["target_fingerprint"]:
         return
     if not _same_path(before["model"], now["model"]):
         raise _begun_with(folder, "model", before, now)
     raise UserError(
-        f"--model: its weights changed since this run began; {now['model']} is no longer what the draft in "
+        f"--model: its weights changed since this run began; {now['model']} is no longer what the run in "
         f"{folder} was begun for. Give another --out"
     )
 
@@ -97,4 +138,4 @@ def _read(path: Path) -> dict[str, Any]:
     names = ("model", "target_fingerprint", "data")
     if not isinstance(found, dict) or not all(name in found for name in names):
         raise UserError(f"--out: {path} is not of a training; name another folder")
-    return found
+    return {KIND: "draft"} | found  # runs of earlier versions kept none

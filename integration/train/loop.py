@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,50 +12,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foredraft.integration.errors import UserError
-from foredraft.integration.train.batches import Batch, epoch_batches, make_batch, shifted
+from foredraft.integration.train.batches import Batch, shifted
 from foredraft.integration.train.checkpoint import Place, load_checkpoint, save_checkpoint
 from foredraft.integration.train.evaluate import held_out_acceptance
-from foredraft.integration.train.features import Features
 from foredraft.integration.train.interrupts import deferred_interrupts
 from foredraft.integration.train.losses import fused_loss
-from foredraft.integration.train.pieces import Piece
 from foredraft.integration.train.progress import StageProgress
 from foredraft.integration.train.schedule import learning_rate
 from foredraft.integration.train.settings import TrainSettings
 from foredraft.integration.train.student import Student
 from foredraft.integration.train.train_log import LogEntry, TrainLog
+from foredraft.integration.train.training_data import TrainingData
 
 CHECKPOINT_EVERY_S = 120.0
 EVALUATIONS = 10
 MAX_GRAD_NORM = 1.0
 ROLLOUT_WEIGHT = 0.5
 """What each further drafted token counts, against the one before it."""
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Pieces and their features, place by place."""
-
-    pieces: Sequence[Piece]
-    features: Sequence[Features]
-
-    def part(self, *, held_out: bool) -> TrainingData:
-        """Only the held-out ones, or only the others; of those held out, the ones that have a response."""
-        kept = [
-            place
-            for place, piece in enumerate(self.pieces)
-            if piece.held_out == held_out and (not held_out or piece.response_start < len(piece.token_ids))
-        ]
-        return TrainingData([self.pieces[place] for place in kept], [self.features[place] for place in kept])
-
-    def batch(self, places: Sequence[int], device: torch.device, *, response_only: bool) -> Batch:
-        """Some of the pieces side by side."""
-        pieces, features = [self.pieces[at] for at in places], [self.features[at] for at in places]
-        return make_batch(pieces, features, device, response_only=response_only)
-
-    def epoch(self, batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
-        """The batches of an epoch."""
-        return epoch_batches([len(piece.token_ids) for piece in self.pieces], batch_tokens, seed, epoch)
 
 
 class Trainer:
@@ -111,15 +82,15 @@ class Trainer:
             if not self.log.entries:
                 self._evaluate(learning_rate=0.0)
             saved_at = time.monotonic()
-            while self._place.tokens < total:
+            while self._place.tokens < total and not interrupts.asked:
                 self._advance(progress)
-                if interrupts.asked or time.monotonic() - saved_at >= CHECKPOINT_EVERY_S:
+                if time.monotonic() - saved_at >= CHECKPOINT_EVERY_S:
                     self._save()
                     saved_at = time.monotonic()
-                if interrupts.asked:
-                    print("saved; the same command goes on", file=sys.stderr)
-                    raise KeyboardInterrupt
             self._save()
+            if interrupts.asked:
+                print("saved; the same command goes on", file=sys.stderr)
+                raise KeyboardInterrupt
 
     def _advance(self, progress: StageProgress) -> None:
         """One step, and the evaluation if one is due."""
@@ -140,13 +111,13 @@ class Trainer:
 
     def _step(self, batch: Batch, rate: float) -> float:
         """Train on one batch; returns the loss of the first drafted token."""
-        embedded = F.embedding(batch.token_ids, self._embedding).float()
+        given = batch.given(self._embedding)
         states, target_states = batch.state_inputs, batch.target_states
         self._optimizer.zero_grad(set_to_none=True)
         first_loss = torch.zeros((), device=self._device)
         for turn in range(self._settings.rollout):
             with self._autocast:
-                output = self.student(embedded, states)
+                output = self.student(given, states)
             loss = self._loss(output.flatten(0, 1)[batch.places], target_states, batch.log_normalisers)
             (loss * ROLLOUT_WEIGHT**turn).backward()
             if turn == 0:

@@ -1,36 +1,39 @@
-"""The stages of ``foredraft train draft`` in a row; each goes on where an earlier run in the folder ended."""
+"""The stages of ``foredraft train`` in a row; each goes on where an earlier run in the folder ended."""
 
 from __future__ import annotations
 
 import functools
 import gc
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from foredraft.integration.config import Config
-from foredraft.integration.embedded.build import load_target
+from foredraft.integration.embedded.build import Target, load_target
 from foredraft.integration.train.card import Outcome, write_card
 from foredraft.integration.train.data import prepare_data
 from foredraft.integration.train.data_files import DataFiles, DataLine, read_data_files
-from foredraft.integration.train.end_to_end import measured_end_to_end
-from foredraft.integration.train.export import export_draft
+from foredraft.integration.train.end_to_end import drafting_with, measured_end_to_end
+from foredraft.integration.train.exit_states import exit_states_folder, make_exit_states, typical_size
+from foredraft.integration.train.export import export_student
 from foredraft.integration.train.features import FEATURES, make_features
-from foredraft.integration.train.folder import run_folder
+from foredraft.integration.train.folder import run_folder, sweep_folders
 from foredraft.integration.train.interrupts import terminate_as_interrupt
-from foredraft.integration.train.kept_settings import keep_settings
-from foredraft.integration.train.loop import Trainer, TrainingData
-from foredraft.integration.train.pieces import check_usable, cut
+from foredraft.integration.train.kept_settings import check_shared_data, keep_settings
+from foredraft.integration.train.loop import Trainer
+from foredraft.integration.train.pieces import Piece, check_usable, cut
 from foredraft.integration.train.samples import Sample
-from foredraft.integration.train.settings import PIECE_TOKENS, TrainSettings
+from foredraft.integration.train.settings import PIECE_TOKENS, ExitSettings, TrainSettings
 from foredraft.integration.train.stage_times import StageTimes
 from foredraft.integration.train.student import Student
 from foredraft.integration.train.target_parts import TargetParts, read_target_parts
+from foredraft.integration.train.training_data import TrainingData
 from foredraft.integration.train.vocabulary import check_in_vocabulary, choose_head_ids, coverage
 
 
-def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcome:
+def train(folder: Path, settings: TrainSettings, config: Config) -> Outcome:
     """Everything from data to card; returns what the card says.
 
     Raises:
@@ -40,29 +43,40 @@ def train_draft(folder: Path, settings: TrainSettings, config: Config) -> Outcom
     with terminate_as_interrupt():
         given = read_data_files(settings.data)
         with run_folder(folder, settings.data):
-            return _train_in(folder, settings, config, given)
+            return train_in(folder, folder, settings, config, given)
 
 
-def _train_in(folder: Path, settings: TrainSettings, config: Config, given: DataFiles) -> Outcome:
+def train_in(
+    folder: Path, data_folder: Path, settings: TrainSettings, config: Config, given: DataFiles
+) -> Outcome:
+    """The same in a folder that is locked.
+
+    Args:
+        data_folder: where samples, features and exit states are, or come; other runs may share it.
+    """
     parts = read_target_parts(config, settings)
+    settings = settings.for_target(parts.num_layers)
     dtype = str(parts.dtype).removeprefix("torch.")
     named = {"model": parts.name, "dtype": dtype, "target_fingerprint": parts.fingerprint}
+    sharing = [data_folder, *sweep_folders(data_folder)]
+    check_shared_data(sharing, settings, named, given.digests)
     keep_settings(folder, settings, named, given.digests)
     times = StageTimes(folder / "times.json")
-    samples, data = _read_data(folder, settings, config, given.lines, parts, times)
+    samples, data = _read_data(data_folder, settings, config, given.lines, parts, times)
     head_ids = choose_head_ids(samples, settings.head_tokens, parts.vocab_size, parts.eos_ids)
-    student = make_student(parts, head_ids, settings)
+    student = make_student(parts, head_ids, settings, data.exit_states)
     with times.stage("training"):
         trainer = Trainer(
             folder, settings, student, parts.embedding, head_ids, data, autocast=uses_bfloat16(parts)
         )
         trainer.run()
-    export_draft(folder, student, head_ids, parts)
+    export_student(folder, settings, student, head_ids, parts)
     with times.stage("measuring"):
+        drafting = drafting_with(config, settings.kind, folder)
         end_to_end = measured_end_to_end(
-            folder, config, lambda: load_target(config), samples, settings.train_tokens
+            folder, drafting, lambda: load_target(config), samples, settings.train_tokens
         )
-    export_draft(folder, student, head_ids, parts, end_to_end.num_draft_tokens)
+    export_student(folder, settings, student, head_ids, parts, end_to_end.num_draft_tokens)
     outcome = Outcome(
         target=parts.name,
         target_fingerprint=parts.fingerprint,
@@ -95,22 +109,46 @@ def _read_data(
         pieces = cut(samples, min(PIECE_TOKENS, parts.max_len))
         check_usable(samples, pieces)
         with times.stage("features"):
-            features = make_features(
-                folder / FEATURES, pieces, parts.fingerprint, load, parts.embedding.shape[1]
-            )
+            features = make_features(folder / FEATURES, pieces, parts.fingerprint, load, parts.hidden_size)
+            exit_states = _exit_states(folder, settings, pieces, parts, load)
     finally:
         load.cache_clear()
         gc.collect()
-    return samples, TrainingData(pieces, features)
+    return samples, TrainingData(pieces, features, exit_states)
 
 
-def make_student(parts: TargetParts, head_ids: Tensor, settings: TrainSettings) -> Student:
-    """The untrained draft; its head rows are in the dtype that products are made in."""
+def _exit_states(
+    folder: Path,
+    settings: TrainSettings,
+    pieces: Sequence[Piece],
+    parts: TargetParts,
+    load: Callable[[], Target],
+) -> list[Tensor] | None:
+    if not isinstance(settings, ExitSettings):
+        return None
+    assert settings.exit_layer is not None, "for_target decided it"
+    return make_exit_states(
+        exit_states_folder(folder, settings.exit_layer),
+        pieces,
+        parts.fingerprint,
+        settings.exit_layer,
+        load,
+        parts.hidden_size,
+    )
+
+
+def make_student(
+    parts: TargetParts, head_ids: Tensor, settings: TrainSettings, exit_states: Sequence[Tensor] | None = None
+) -> Student:
+    """The untrained student; its head rows are in the dtype that products are made in."""
     dtype = torch.bfloat16 if uses_bfloat16(parts) else torch.float32
     head_weight = parts.head_weight[head_ids.to(parts.device)].to(dtype)
+    given_size = 0.0 if exit_states is None else typical_size(exit_states)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        student = Student(parts.base, head_weight, reads_states=settings.form == "states")
+        student = Student(
+            parts.base, head_weight, reads_states=settings.form == "states", given_size=given_size
+        )
     return student.to(parts.device).requires_grad_(True)
 
 

@@ -21,13 +21,14 @@ from foredraft.integration.train.settings import TrainSettings
 
 @dataclass(frozen=True)
 class TargetParts:
-    """The target, as far as the draft shares it.
+    """The target, as far as what is trained shares it.
 
     Attributes:
         embedding: [V, H].
         head_weight: [V, H].
         tied: whether the two are one.
-        base: a causal model with as many layers as the draft gets, float32, the starting weights in it.
+        base: a causal model with as many layers as are trained, float32, the starting weights in it.
+        num_layers: of the target.
         max_len: positions the target can take.
     """
 
@@ -39,6 +40,7 @@ class TargetParts:
     tied: bool
     layers_config: dict[str, Any]
     base: Any
+    num_layers: int
     max_len: int
     dtype: torch.dtype
     device: torch.device
@@ -48,19 +50,28 @@ class TargetParts:
         """Rows of the embedding."""
         return self.embedding.shape[0]
 
+    @property
+    def hidden_size(self) -> int:
+        """Numbers of a hidden state."""
+        return self.embedding.shape[1]
+
 
 def read_target_parts(config: Config, settings: TrainSettings) -> TargetParts:
     """Load the target and keep only what training shares with it.
 
     Raises:
-        UserError: it cannot be loaded, or a draft of its shape cannot be trained.
+        UserError: it cannot be loaded, or nothing of its shape can be trained as ``settings`` say.
     """
     device = resolve_device(config)
     dtype = resolve_dtype(config, device)
     loaded = load_model(config.model, dtype, device)
     model = loaded.model
     _check(model, settings)
-    layers_config = _layers_config(model.config, settings)
+    num_layers = model.config.num_hidden_layers
+    settings = settings.for_target(num_layers)
+    first = settings.first_layer(num_layers)
+    layers = range(first, first + settings.layers)
+    layers_config = _layers_config(model.config, layers)
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     return TargetParts(
         name=loaded.name,
@@ -71,7 +82,8 @@ def read_target_parts(config: Config, settings: TrainSettings) -> TargetParts:
         tied=embedding.data_ptr() == head.data_ptr(),
         layers_config=layers_config.to_diff_dict()
         | {"model_type": layers_config.model_type, "num_hidden_layers": settings.layers},
-        base=_base(model, layers_config, settings).to(device),
+        base=_base(model, layers_config, layers, settings).to(device),
+        num_layers=num_layers,
         max_len=model.config.max_position_embeddings,
         dtype=dtype,
         device=device,
@@ -83,29 +95,20 @@ def _check(model: Any, settings: TrainSettings) -> None:
     if reason is None and model.get_output_embeddings().bias is not None:
         reason = "its head has a bias"
     if reason is not None:
-        raise UserError(f"model: a draft for it cannot be trained: {reason}")
-    if settings.layers > model.config.num_hidden_layers:
-        raise UserError(
-            f"--layers: the target has {model.config.num_hidden_layers}, the draft cannot have more "
-            f"(got {settings.layers})"
-        )
+        raise UserError(f"model: {settings.with_article} for it cannot be trained: {reason}")
 
 
-def _layers_config(config: Any, settings: TrainSettings) -> Any:
+def _layers_config(config: Any, layers: range) -> Any:
+    """The target's config with ``layers`` only."""
     own = copy.deepcopy(config)
-    own.num_hidden_layers = settings.layers
+    own.num_hidden_layers = len(layers)
     own.attention_dropout = 0.0
     if getattr(config, "layer_types", None):
-        own.layer_types = [config.layer_types[layer] for layer in _chosen(config, settings)]
+        own.layer_types = [config.layer_types[layer] for layer in layers]
     return own
 
 
-def _chosen(config: Any, settings: TrainSettings) -> range:
-    first = config.num_hidden_layers - settings.layers if settings.init == "last" else 0
-    return range(first, first + settings.layers)
-
-
-def _base(model: Any, layers_config: Any, settings: TrainSettings) -> Any:
+def _base(model: Any, layers_config: Any, layers: range, settings: TrainSettings) -> Any:
     """A model with a vocabulary of one: only its layers, norm and rotary embedding are used."""
     small = copy.deepcopy(layers_config)
     small.vocab_size, small.pad_token_id, small.tie_word_embeddings = 1, None, True
@@ -114,6 +117,6 @@ def _base(model: Any, layers_config: Any, settings: TrainSettings) -> Any:
         base = AutoModelForCausalLM.from_config(small, dtype=torch.float32)
     base.model.norm.load_state_dict(model.model.norm.state_dict())
     if settings.init != "fresh":
-        for own, place in zip(base.model.layers, _chosen(model.config, settings), strict=True):
+        for own, place in zip(base.model.layers, layers, strict=True):
             own.load_state_dict(model.model.layers[place].state_dict())
     return base

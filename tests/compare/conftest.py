@@ -7,9 +7,15 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from foredraft.integration.compare.closed_loop import BlockRun
+from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import ComparePlan, proposer_configs
-from foredraft.integration.compare.prompts import CompareRequest, Prompt
+from foredraft.integration.compare.results.document import design
+from foredraft.integration.compare.results.model import ResultDocument, ResultRow
+from foredraft.integration.compare.results.recommendation import recommendation
+from foredraft.integration.compare.results.rows import overall_rows
+from foredraft.integration.compare.statistics.verdict import speed_verdict
+from foredraft.integration.compare.variants import BASELINE
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.forward import prepare_model
@@ -17,6 +23,7 @@ from foredraft.integration.sampling_params import SamplingParams
 
 VOCAB_SIZE = 97
 MAX_LEN = 256
+ENVIRONMENT = {"model": "toy", "dtype": "float32", "cpu": "a [fast] CPU", "gpu": None, "num_threads": 2}
 
 
 class LetterTokenizer:
@@ -71,8 +78,14 @@ def make_plan() -> Callable[..., ComparePlan]:
     def make(proposers: str = "ngram", max_tokens: int = 12, **given: Any) -> ComparePlan:
         sampling = {"max_tokens": max_tokens}
         config = Config(dtype="float32", device="cpu", sampling=sampling, ngram={"min_n": 1})
-        values: dict[str, Any] = {"workloads": ("toy",), "batch_sizes": (1,), "temperatures": (0.0,)}
-        return ComparePlan(configs=proposer_configs(config, proposers), **(values | given))
+        values: dict[str, Any] = {
+            "configs": proposer_configs(config, proposers.split(",")),
+            "workloads": ("toy",),
+            "batch_sizes": (1,),
+            "temperatures": (0.0,),
+            "repeats": 1,
+        }
+        return ComparePlan(**(values | given))
 
     return make
 
@@ -114,6 +127,83 @@ def make_run() -> Callable[..., BlockRun]:
             num_proposer_faults=0,
             phase_seconds={"propose": 0.1, "forward": 0.6, "sample": 0.2, "total": 1.0},
         )
+
+    return make
+
+
+@pytest.fixture
+def make_row() -> Callable[..., ResultRow]:
+    """A row of a result; the keywords change what matters to a test."""
+
+    def make(config: str = "ngram", speedup: float = 1.5, half_width: float = 0.1, **given: Any) -> ResultRow:
+        values: dict[str, Any] = {
+            "config": config,
+            "proposer": config,
+            "workload": "toy",
+            "batch_size": 1,
+            "temperature": 0.0,
+            "num_draft_tokens": 5,
+            "tokens_per_s": 100.0 * speedup,
+            "speedup": speedup,
+            "speedup_low": speedup - half_width,
+            "speedup_high": speedup + half_width,
+            "standard_error": half_width / speedup / 2,
+            "freedom": 5.0,
+            "time_to_first_token_s": {"median": 0.1, "p95": 0.2, "p99": 0.3},
+            "time_per_output_token_s": None,
+            "acceptance_rate": 0.6,
+            "acceptance_length": 2.0,
+            "position_acceptance": [0.9, 0.5, None],
+            "drafted_tokens": 10,
+            "accepted_tokens": 6,
+            "wasted_tokens": 4,
+            "emitted_tokens": 100,
+            "proposer_faults": 0,
+            "outputs_equal": True,
+            "first_difference": None,
+            "law_p_value": None,
+            "ideal_speedup": 2.0,
+            "share_of_ideal": speedup / 2.0,
+            "time_split": {"propose": 0.1, "forward": 0.6, "sample": 0.2, "rest": 0.1},
+            "memory_bytes": 1_000_000,
+            "num_prompts": 6,
+            "num_blocks": 6,
+            "seconds": 3.0,
+        }
+        if given.get("speedup_low", 0) is None:
+            values["standard_error"] = None
+        interval = (values | given)["speedup_low"], (values | given)["speedup_high"]
+        values["verdict"] = speed_verdict(None if interval[0] is None else interval)
+        if config == BASELINE:
+            values |= {"verdict": None, "acceptance_rate": None, "position_acceptance": []}
+        return ResultRow.model_validate(values | given)
+
+    return make
+
+
+@pytest.fixture
+def make_document(make_plan: Callable[..., ComparePlan]) -> Callable[..., ResultDocument]:
+    """A result document around rows."""
+
+    def make(rows: Sequence[ResultRow], **given: Any) -> ResultDocument:
+        overall = overall_rows(rows, 0.95, 0.01)
+        names = list(dict.fromkeys(["none", *(row.config for row in rows)]))
+        values: dict[str, Any] = {
+            "results": rows,
+            "overall": overall,
+            "recommendation": recommendation(rows, overall),
+            "regressions": None,
+            "design": design(make_plan(repeats=None), 0.99),
+            "configs": {name: {"proposer": name} for name in names},
+            "environment": ENVIRONMENT,
+            "command": "foredraft compare",
+            "commit": None,
+            "seed": 0,
+            "started_at": "2025-01-02T03:04:05+00:00",
+            "seconds": 12.0,
+            "interrupted": False,
+        }
+        return ResultDocument(**(values | given))
 
     return make
 

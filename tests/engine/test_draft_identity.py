@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from lifecycle import assert_nothing_left, finish
+from lifecycle import assert_nothing_left, serve_joining_and_leaving
 from toy_drafts import draft_decoder, draft_forward
 from toys import TOY_VOCAB, make_engine, random_prompts, run_tokens, toy_model
 
@@ -116,18 +116,7 @@ def test_requests_that_join_and_leave(
 ) -> None:
     """Some are aborted half-way and submitted again under their old id, as after a preemption (F93)."""
     engine = draft_engine(forwards[reads_states, torch.float32], num_rows=3, prefill_chunk=16)
-    outputs = {}
-    for number, prompt in enumerate(PROMPTS):
-        engine.add_request(str(number), prompt, GREEDY)
-        for _ in range(2):
-            outputs |= {output.request_id: output for output in engine.step()}
-        victim = str(number // 2)
-        if number % 3 == 2 and not outputs[victim].finished:
-            engine.abort(victim)
-            outputs |= {output.request_id: output for output in engine.step()}
-            engine.add_request(victim, PROMPTS[number // 2], GREEDY)
-    outputs |= finish(engine)
-    assert [outputs[str(number)].outputs[0].token_ids for number in range(len(PROMPTS))] == plain
+    assert serve_joining_and_leaving(engine, PROMPTS, GREEDY) == plain
     assert_drafted(engine)
 
 

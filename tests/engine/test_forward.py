@@ -203,6 +203,15 @@ def test_two_engines_on_one_prepared_model() -> None:
 # ---- models that would be wrong are refused by name
 
 
+def test_positions_of_a_larger_cache_on_the_same_model() -> None:
+    """Tables of positions are kept with the model, and made for the capacity of the cache."""
+    prepared, fresh = (prepare_model(FAMILIES["llama, scaled positions"]()) for _ in range(2))
+    ids = random_ids(60)
+    read(SlotDecoder(prepared, 1, 16, 256, VOCAB), [0], [ids[:16]])
+    after_a_small_one = read(SlotDecoder(prepared, 1, 64, 256, VOCAB), [0], [ids])[0]
+    assert torch.equal(after_a_small_one, read(SlotDecoder(fresh, 1, 64, 256, VOCAB), [0], [ids])[0])
+
+
 WEAK = {"initializer_range": 0.02}  # small logits, which capping and scaling hardly change
 UNSUPPORTED = {
     "mamba": (lambda: build("Mamba"), "cannot be rolled back by length"),
@@ -229,6 +238,10 @@ UNSUPPORTED = {
             },
         ),
         "longrope",
+    ),
+    "dynamic scaling": (
+        lambda: build("Llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+        "dynamic",
     ),
     "cohere": (lambda: build("Cohere", **WEAK), "scaling"),
     "granite": (lambda: build("Granite", logits_scaling=8.0, **WEAK), "scaling"),

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.models import draft_file
-from foredraft.integration.models.draft_file import DRAFT_FILE, DraftFile, is_draft_file, read_draft_file
+from foredraft.integration.models.draft_file import (
+    DRAFT_FILE,
+    EXIT_FILE,
+    DraftFile,
+    is_draft_file,
+    read_draft_file,
+    read_exit_file,
+)
 
 METADATA = {
     "format": "1",
@@ -177,3 +184,80 @@ def test_tensors_are_stored_under_their_names(draft: DraftFile, tmp_path: Path) 
     """The file is plain safetensors, for others to read."""
     draft_file.write_draft_file(tmp_path / DRAFT_FILE, draft)
     assert load_file(tmp_path / DRAFT_FILE).keys() == {*draft.tensors, "head_ids"}
+
+
+# ---- exit heads
+
+
+EXIT = {"kind": "exit", "exit_layer": "3"}
+
+
+def exit_refusal(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        read_exit_file(path)
+    assert str(caught.value).startswith("early_exit.head: ")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_exit_head_comes_back_with_its_layer(draft: DraftFile, tmp_path: Path) -> None:
+    head = replace(draft, kind="exit", exit_layer=12)
+    draft_file.write_draft_file(tmp_path / EXIT_FILE, head)
+    for path in (tmp_path, tmp_path / EXIT_FILE):
+        read = read_exit_file(path)
+        for field in fields(DraftFile):
+            if field.name not in ("tensors", "head_ids"):
+                assert getattr(read, field.name) == getattr(head, field.name)
+        assert torch.equal(read.head_ids, head.head_ids)
+        assert read.tensors.keys() == head.tensors.keys()
+
+
+def test_a_folder_may_hold_both_kinds(draft: DraftFile, tmp_path: Path) -> None:
+    draft_file.write_draft_file(tmp_path / DRAFT_FILE, draft)
+    draft_file.write_draft_file(tmp_path / EXIT_FILE, replace(draft, kind="exit", exit_layer=1))
+    assert (read_draft_file(tmp_path).kind, read_exit_file(tmp_path).kind) == ("draft", "exit")
+
+
+def test_one_kind_is_not_the_other(draft: DraftFile, tmp_path: Path) -> None:
+    draft_file.write_draft_file(tmp_path / "draft.safetensors", draft)
+    draft_file.write_draft_file(tmp_path / "exit.safetensors", replace(draft, kind="exit", exit_layer=1))
+    assert "kind 'draft', not 'exit'" in exit_refusal(tmp_path / "draft.safetensors")
+    assert "kind 'exit', not 'draft'" in refusal(tmp_path / "exit.safetensors")
+
+
+@pytest.mark.parametrize("change", [{"kind": "draft"}, {"exit_layer": None}, {"exit_layer": "null"}])
+def test_a_kind_and_its_layer_belong_together(tmp_path: Path, change: dict[str, str | None]) -> None:
+    save(tmp_path / EXIT_FILE, EXIT | change, {"head_ids": torch.tensor([1])})
+    message = exit_refusal(tmp_path)
+    assert "kind 'draft', not 'exit'" in message if "kind" in change else "exit_layer" in message
+
+
+def test_a_draft_with_an_exit_layer_is_damaged(tmp_path: Path) -> None:
+    save(tmp_path / DRAFT_FILE, {"exit_layer": "3"}, {"head_ids": torch.tensor([1])})
+    assert "exit_layer" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("exit_layer", ["0", "-1", "x", "", "2.5", "true", "[1]", '"3"', "1e400"])
+def test_a_damaged_exit_layer(tmp_path: Path, exit_layer: str) -> None:
+    save(tmp_path / EXIT_FILE, EXIT | {"exit_layer": exit_layer}, {"head_ids": torch.tensor([1])})
+    assert "its metadata are damaged: exit_layer" in exit_refusal(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"config": None}, {"reads_states": "yes"}, {"num_draft_tokens": "0"}])
+def test_damaged_metadata_of_an_exit_head(tmp_path: Path, change: dict[str, str | None]) -> None:
+    save(tmp_path / EXIT_FILE, EXIT | change, {"head_ids": torch.tensor([1])})
+    assert "its metadata are damaged" in exit_refusal(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 7, 100, -5])
+def test_damaged_files_of_exit_heads(draft: DraftFile, tmp_path: Path, keep: int) -> None:
+    path = tmp_path / EXIT_FILE
+    draft_file.write_draft_file(path, replace(draft, kind="exit", exit_layer=1))
+    path.write_bytes(path.read_bytes()[:keep])
+    assert f"{path} cannot be read" in exit_refusal(path)
+
+
+def test_a_file_of_another_program_is_no_exit_head(tmp_path: Path) -> None:
+    save_file({"norm.weight": torch.ones(3)}, tmp_path / EXIT_FILE)
+    assert "was not written by" in exit_refusal(tmp_path)
+    assert "is not there; name" in exit_refusal(tmp_path / "absent")

@@ -85,3 +85,4 @@ def test_it_generates(python: Path) -> None:
     generate = [str(python.parent / "foredraft"), "generate", "Say hello.", "--max-tokens", "8"]
     assert run(python, *generate).strip()
     assert run(python, *generate, "--proposer", "draft").strip(), "the draft is in the wheel"
+    assert run(python, *generate, "--proposer", "early_exit").strip(), "so is the exit head"

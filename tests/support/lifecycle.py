@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from toys import ScriptedProposer, make_engine, random_prompts, toy_decoder
 
 from foredraft.integration.embedded.engine import EmbeddedEngine
@@ -24,6 +26,27 @@ def finish(engine: EmbeddedEngine) -> dict[str, RequestOutput]:
     while engine.has_unfinished_requests():
         outputs |= {output.request_id: output for output in engine.step()}
     return outputs
+
+
+def serve_joining_and_leaving(
+    engine: EmbeddedEngine, prompts: Sequence[Sequence[int]], params: SamplingParams
+) -> list[list[int]]:
+    """Tokens of each prompt; one request joins every other step.
+
+    Some are aborted half-way and submitted again under their old id, as after a preemption.
+    """
+    outputs = {}
+    for number, prompt in enumerate(prompts):
+        engine.add_request(str(number), prompt, params)
+        for _ in range(2):
+            outputs |= {output.request_id: output for output in engine.step()}
+        victim = str(number // 2)
+        if number % 3 == 2 and not outputs[victim].finished:
+            engine.abort(victim)
+            outputs |= {output.request_id: output for output in engine.step()}
+            engine.add_request(victim, prompts[number // 2], params)
+    outputs |= finish(engine)
+    return [outputs[str(number)].outputs[0].token_ids for number in range(len(prompts))]
 
 
 def assert_nothing_left(engine: EmbeddedEngine) -> None:

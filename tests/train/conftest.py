@@ -18,15 +18,19 @@ CHAT_TEMPLATE = (
 )
 
 
-@pytest.fixture(scope="session")
-def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A chat model of two layers. One token in sixteen ends a text, so that texts are short."""
-    folder = tmp_path_factory.mktemp("toy")
-    model = toy_model(num_layers=2, vocab_size=TOY_VOCAB)
+def save_toy(folder: Path, num_layers: int) -> Path:
+    """One token in sixteen ends a text, so that texts are short."""
+    model = toy_model(num_layers, TOY_VOCAB)
     model.generation_config.eos_token_id = list(range(0, TOY_VOCAB, 16))
     model.save_pretrained(folder)
     byte_tokenizer(CHAT_TEMPLATE).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chat model of two layers."""
+    return save_toy(tmp_path_factory.mktemp("toy"), num_layers=2)
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +43,17 @@ def bigram_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model.lm_head.weight.mul_(4.0)
     model.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def deep_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of four layers, to be left early."""
+    return save_toy(tmp_path_factory.mktemp("deep"), num_layers=4)
+
+
+@pytest.fixture
+def deep_config(deep_folder: Path) -> Config:
+    return Config(model=str(deep_folder), dtype="float32", device="cpu")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from foredraft.integration.train.data import CHUNK, prepare_data
 from foredraft.integration.train.data_files import encode_line, read_data_files
 from foredraft.integration.train.pieces import check_usable, cut
 from foredraft.integration.train.samples import Sample, read_samples
-from foredraft.integration.train.settings import TrainSettings
+from foredraft.integration.train.settings import DraftSettings
 from foredraft.integration.train.writing import Prompt, chat_opening
 
 CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
@@ -27,7 +27,7 @@ def letters(text: str) -> list[int]:
 
 
 def prepare(
-    folder: Path, settings: TrainSettings, config: Config, load: Callable[[], Target]
+    folder: Path, settings: DraftSettings, config: Config, load: Callable[[], Target]
 ) -> list[Sample]:
     return prepare_data(folder, settings, config, read_data_files(settings.data).lines, load)
 
@@ -126,7 +126,7 @@ def test_files_that_hold_nothing_or_are_not_there_are_refused(write_lines: Calla
 def test_the_target_answers_what_ends_with_the_user(
     tmp_path: Path, toy_config: Config, write_lines: Callable[..., str]
 ) -> None:
-    settings = TrainSettings(data=(write_lines({"text": "abc"}, {"prompt": "hi"}),), max_response_tokens=5)
+    settings = DraftSettings(data=(write_lines({"text": "abc"}, {"prompt": "hi"}),), max_response_tokens=5)
     path = tmp_path / "given.jsonl"
     text, answer = prepare(tmp_path, settings, toy_config, lambda: load_target(toy_config))
     assert text.token_ids == letters("abc")
@@ -150,7 +150,7 @@ def test_the_engine_grows_with_the_longest_prompt(
     path = write_lines(*({"prompt": "x" * length} for length in (450, 100, 600)))
     samples = prepare(
         tmp_path,
-        TrainSettings(data=(path,), max_response_tokens=5),
+        DraftSettings(data=(path,), max_response_tokens=5),
         toy_config,
         lambda: load_target(toy_config),
     )
@@ -168,7 +168,7 @@ def test_prompts_that_are_all_too_long_are_said_to_be(
     named: int,
 ) -> None:
     monkeypatch.setattr(data, "LONGEST_PROMPT", longest)
-    settings = TrainSettings(data=(write_lines(*({"prompt": "x" * 600} for _ in range(3))),))
+    settings = DraftSettings(data=(write_lines(*({"prompt": "x" * 600} for _ in range(3))),))
     with pytest.raises(UserError, match=f"--data: all 3 prompts are too long: {named} tokens or more"):
         prepare(tmp_path, settings, toy_config, lambda: load_target(toy_config))
 
@@ -187,18 +187,18 @@ def test_an_interrupt_says_what_is_lost(
     monkeypatch.setattr(data, "write_responses", interrupted)
     load = lambda: load_target(toy_config)  # noqa: E731
     with pytest.raises(KeyboardInterrupt):
-        prepare(tmp_path, TrainSettings(), toy_config, load)
+        prepare(tmp_path, DraftSettings(), toy_config, load)
     assert "not saved: the texts from 0 to 191; the same command" in capsys.readouterr().err
     given = write_lines({"text": "a"}, {"prompt": "b"})
     with pytest.raises(KeyboardInterrupt):
-        prepare(tmp_path, TrainSettings(data=(given,)), toy_config, load)
+        prepare(tmp_path, DraftSettings(data=(given,)), toy_config, load)
     assert "not saved: the answers from 0 to 1; the same command" in capsys.readouterr().err
 
 
 def test_a_rerun_reads_only_what_is_missing(
     tmp_path: Path, toy_config: Config, write_lines: Callable[..., str]
 ) -> None:
-    settings = TrainSettings(data=(write_lines(*({"text": f"text {n}"} for n in range(4))),))
+    settings = DraftSettings(data=(write_lines(*({"text": f"text {n}"} for n in range(4))),))
     path = tmp_path / "given.jsonl"
     load = lambda: load_target(toy_config)  # noqa: E731
     whole = prepare(tmp_path, settings, toy_config, load)
@@ -211,7 +211,7 @@ def test_the_target_writes_until_there_are_enough_tokens(
     tmp_path: Path, toy_config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data, "CHUNK", 8)
-    settings = TrainSettings(write_tokens=1500, max_response_tokens=8)
+    settings = DraftSettings(write_tokens=1500, max_response_tokens=8)
     path, target = tmp_path / "written.jsonl", load_target(toy_config)
     whole = prepare(tmp_path, settings, toy_config, lambda: target)
     assert sum(len(sample.token_ids) for sample in whole) >= 1500
@@ -230,7 +230,7 @@ def test_a_target_that_never_ends_a_prompt_is_refused(
 ) -> None:
     monkeypatch.setattr(data, "write_prompts", lambda engine, indices, seed: [])
     with pytest.raises(UserError, match="wrote no usable prompt in 768 tries"):
-        prepare(tmp_path, TrainSettings(), toy_config, lambda: load_target(toy_config))
+        prepare(tmp_path, DraftSettings(), toy_config, lambda: load_target(toy_config))
 
 
 def test_both_sources_together(
@@ -239,7 +239,7 @@ def test_both_sources_together(
     """What the target writes by itself comes first, so that more data later leaves its features in place."""
     monkeypatch.setattr(data, "CHUNK", 8)
     given = write_lines({"text": "abc"}, {"text": "abcd"})
-    settings = TrainSettings(data=(given,), write_tokens=100, max_response_tokens=8)
+    settings = DraftSettings(data=(given,), write_tokens=100, max_response_tokens=8)
     samples = prepare(tmp_path, settings, toy_config, lambda: load_target(toy_config))
     assert samples == read_samples(tmp_path / "written.jsonl") + read_samples(tmp_path / "given.jsonl")
     assert [sample.token_ids for sample in samples[-2:]] == [letters("abc"), letters("abcd")]
@@ -253,7 +253,7 @@ def test_a_full_disk_is_the_users_error(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(data, "append_samples", full)
-    settings = TrainSettings(data=(write_lines({"text": "abc"}),))
+    settings = DraftSettings(data=(write_lines({"text": "abc"}),))
     with pytest.raises(UserError, match=r"given\.jsonl cannot be written: No space left"):
         prepare(tmp_path, settings, toy_config, lambda: load_target(toy_config))
 

@@ -11,8 +11,7 @@ from transformers import AutoModelForCausalLM
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import load_target
 from foredraft.integration.errors import UserError
-from foredraft.integration.train import features as features_module
-from foredraft.integration.train import files
+from foredraft.integration.train import files, shards
 from foredraft.integration.train.features import Features, make_features
 from foredraft.integration.train.pieces import Piece, cut
 from foredraft.integration.train.samples import Sample
@@ -102,9 +101,9 @@ def test_a_disk_that_fills_up_leaves_nothing_half_written(
 
 
 def test_passes_are_cut_by_tokens_and_by_rows(pieces: list[Piece], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features_module, "PASS_TOKENS", 60)
-    monkeypatch.setattr(features_module, "PASS_ROWS", 3)
-    passes = list(features_module._passes(pieces))
+    monkeypatch.setattr(shards, "PASS_TOKENS", 60)
+    monkeypatch.setattr(shards, "PASS_ROWS", 3)
+    passes = list(shards._passes(pieces))
     assert [piece for one in passes for piece in one] == pieces
     assert max(len(one) for one in passes) <= 3
     assert all(len(one) == 1 or sum(len(piece.token_ids) for piece in one) <= 60 for one in passes)

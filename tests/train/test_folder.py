@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from foredraft.integration.errors import UserError
+from foredraft.integration.train.files import write_atomic
 from foredraft.integration.train.folder import run_folder
 from foredraft.integration.train.samples import Sample, append_samples, read_samples
 
@@ -63,6 +64,38 @@ def test_what_a_run_that_ended_early_leaves_is_taken(tmp_path: Path) -> None:
         (tmp_path / "out" / "settings.json.tmp").touch()
     with run_folder(tmp_path / "out", []):
         pass
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "exit_states-1/00000.safetensors.tmp",
+        "exit_states-1/00000.safetensors",
+        "features/00001.safetensors",
+        "sweep.json.tmp",
+        "sweep-2/settings.json.tmp",
+    ],
+)
+def test_what_a_sweep_that_was_killed_leaves_is_taken(tmp_path: Path, name: str) -> None:
+    """Half-written or damaged: it is made again."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"\x00" * 100)
+    with run_folder(tmp_path, []):
+        pass
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError])
+def test_a_file_that_is_not_finished_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: type[BaseException]
+) -> None:
+    def interrupted(descriptor: int) -> None:
+        raise stop
+
+    monkeypatch.setattr("os.fsync", interrupted)
+    with pytest.raises((KeyboardInterrupt, UserError)):
+        write_atomic(tmp_path / "sweep.json", b"{}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_runs_in_a_folder_are_refused(tmp_path: Path) -> None:

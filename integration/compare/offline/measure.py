@@ -1,0 +1,124 @@
+"""One block: every configuration serves the same requests, in turn, and the outputs are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from foredraft.integration.compare.offline.blocks import turns
+from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.law_check import LawChecker
+from foredraft.integration.compare.offline.output_check import Difference, OutputChecker
+from foredraft.integration.compare.offline.prompts import CompareRequest
+from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.variants import BASELINE
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.errors import UserError
+
+WARM_UP_TOKENS = 8
+
+SEED_EXACT_PROPOSERS = (BASELINE, "ngram")
+"""Their drafts are point masses: in float32 the seeded output is the same tokens as without speculation."""
+
+
+@dataclass(frozen=True)
+class MeasuredBlock:
+    """A block that the configurations have served.
+
+    Attributes:
+        number: of the block within its cell, from 0.
+        prompt_ids: names of the prompts, one per request.
+        runs: per configuration; the baseline, and those whose verdict was still open.
+        differences: per configuration, one entry per request, ``None`` where the output equals the
+            baseline's; ``None`` for the configuration where equal tokens are not promised.
+        places: per configuration, of each token in the target's law (see ``law_check``), where it is checked.
+    """
+
+    cell: Cell
+    number: int
+    prompt_ids: list[str]
+    runs: dict[str, BlockRun]
+    differences: dict[str, list[Difference | None] | None]
+    places: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What blocks are measured with.
+
+    Attributes:
+        engines: one per configuration of the plan.
+        checker: for the outputs, over the baseline's decoder; so is ``law_checker``.
+    """
+
+    plan: ComparePlan
+    engines: Mapping[str, EmbeddedEngine]
+    checker: OutputChecker
+    law_checker: LawChecker
+
+    def warm_up(self, requests: Sequence[CompareRequest], batch_size: int) -> None:
+        """One short block each, so that what happens once per process or batch size is not measured."""
+        changed = {"max_tokens": WARM_UP_TOKENS, "min_tokens": 0}
+        short = [
+            CompareRequest(request.prompt, request.params.model_copy(update=changed))
+            for request in requests[:batch_size]
+        ]
+        for engine in self.engines.values():
+            run_block(engine, short, batch_size)
+
+    def measure(
+        self, cell: Cell, number: int, requests: Sequence[CompareRequest], names: Collection[str]
+    ) -> MeasuredBlock:
+        """Serve a block with the configurations called ``names``, the baseline among them.
+
+        Raises:
+            UserError: one of them did not bring a single token.
+        """
+        runs = {
+            name: run_block(self.engines[name], requests, cell.batch_size)
+            for name in turns(self.plan, cell, number)
+            if name in names
+        }
+        for name, run in runs.items():
+            if run.num_emitted_tokens == 0:
+                raise UserError(
+                    f"workload {cell.workload!r}: not one token came out of {name} for prompt "
+                    f"{requests[0].prompt.prompt_id!r}; there is nothing to compare"
+                )
+        ordered = {name: runs[name] for name in self.plan.configs if name in runs}
+        checks_law = self.plan.check_law and cell.temperature > 0
+        return MeasuredBlock(
+            cell,
+            number,
+            [request.prompt.prompt_id for request in requests],
+            ordered,
+            {name: self._differences(name, cell, requests, runs) for name in ordered},
+            {name: self._places(requests, run) for name, run in ordered.items()} if checks_law else {},
+        )
+
+    def _places(self, requests: Sequence[CompareRequest], run: BlockRun) -> list[float]:
+        pairs = zip(requests, run.outputs, strict=True)
+        return [
+            place
+            for request, output in pairs
+            for place in self.law_checker.places(request.prompt.token_ids, output, request.params)
+        ]
+
+    def _differences(
+        self, name: str, cell: Cell, requests: Sequence[CompareRequest], runs: Mapping[str, BlockRun]
+    ) -> list[Difference | None] | None:
+        if not promises_equal_tokens(self.plan.configs[name], cell.temperature, self.checker.dtype):
+            return None
+        triples = zip(requests, runs[BASELINE].outputs, runs[name].outputs, strict=True)
+        return [
+            self.checker.compare(request.prompt.token_ids, expected, own)
+            for request, expected, own in triples
+        ]
+
+
+def promises_equal_tokens(config: Config, temperature: float, dtype: torch.dtype) -> bool:
+    """Whether a configuration must give the baseline's tokens, up to rounding."""
+    return temperature == 0 or (dtype == torch.float32 and config.proposer in SEED_EXACT_PROPOSERS)

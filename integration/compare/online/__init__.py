@@ -1,0 +1,1 @@
+"""Compare running OpenAI-compatible servers under the same load: ours, plain vLLM, or any other."""

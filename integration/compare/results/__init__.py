@@ -1,0 +1,1 @@
+"""What a comparison found: rows, the JSON document, the table."""

@@ -1,0 +1,82 @@
+"""The result for programs: rows, and what is needed to judge and repeat them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.plan import ComparePlan
+from foredraft.integration.compare.results.model import Design, ResultDocument
+from foredraft.integration.compare.results.provenance import command_line, commit
+from foredraft.integration.compare.results.recommendation import recommendation
+from foredraft.integration.compare.results.regressions import regressions
+from foredraft.integration.compare.results.rows import overall_rows, result_rows
+from foredraft.integration.compare.statistics.looks import LOOKS
+
+NO_PREFIX_CACHE = "none: the embedded engine keeps nothing of a prompt after its request has ended"
+LAW_UNCHECKED = (
+    "equal tokens where they are promised (float32, point-mass drafts); elsewhere the law was not checked"
+)
+LAW_CHECKED = (
+    "equal tokens where they are promised (float32, point-mass drafts), and every token against the law of "
+    "the model"
+)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """How a run went.
+
+    Attributes:
+        num_cells: of the plan, those without a block included.
+        environment: see ``provenance.environment``.
+        seconds: from start to end.
+        interrupted: whether the user ended it.
+        before: the result to compare with.
+    """
+
+    num_cells: int
+    environment: dict[str, Any]
+    started_at: datetime
+    seconds: float
+    interrupted: bool
+    before: ResultDocument | None = None
+
+
+def result_document(blocks: Sequence[MeasuredBlock], plan: ComparePlan, facts: RunFacts) -> ResultDocument:
+    """Everything that a run has to say."""
+    level = plan.interval_level(facts.num_cells)
+    rows = result_rows(blocks, plan, level)
+    overall = overall_rows(rows, level, plan.min_effect)
+    return ResultDocument(
+        results=rows,
+        overall=overall,
+        recommendation=recommendation(rows, overall),
+        regressions=None if facts.before is None else regressions(facts.before.results, rows),
+        design=design(plan, level),
+        configs={name: config.model_dump(mode="json") for name, config in plan.configs.items()},
+        environment=facts.environment,
+        command=command_line(),
+        commit=commit(),
+        seed=plan.seed,
+        started_at=facts.started_at.isoformat(timespec="seconds"),
+        seconds=facts.seconds,
+        interrupted=facts.interrupted,
+    )
+
+
+def design(plan: ComparePlan, level: float) -> Design:
+    """How the figures of a plan come about."""
+    is_fixed = plan.repeats is not None
+    return Design(
+        interval_level=level,
+        min_effect=plan.min_effect,
+        looks=None if is_fixed else list(LOOKS),
+        repeats=plan.repeats,
+        budget_s=None if is_fixed else plan.budget_s,
+        prefix_cache=NO_PREFIX_CACHE,
+        sampled_output=LAW_CHECKED if plan.check_law else LAW_UNCHECKED,
+    )

@@ -1,0 +1,158 @@
+"""The result for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from foredraft.integration.compare.offline.law_check import ALARM
+from foredraft.integration.compare.results.model import OverallRow, ResultDocument, ResultRow, Speedup
+from foredraft.integration.compare.results.provenance import run_label
+from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
+from foredraft.integration.compare.variants import BASELINE
+
+CAPTION = (
+    "tokens/s: output tokens over wall time, reading the prompts included. speedup: over none, from paired "
+    "blocks; from and to: all intervals of this run hold together with 95 %. no diff.: no difference shown."
+)
+
+VERDICT_STYLES = {
+    "faster": "bold green",
+    "slower": "bold red",
+    "output differs": "bold red",
+    "no difference shown": "yellow",
+}
+_VERDICT_WORDS = {"no difference shown": "no diff.", "output differs": "WRONG"}
+_OUTPUT_WORDS = {
+    True: Text("equal", style="green"),
+    "near_tie": Text("near-tie", style="yellow"),
+    False: Text("DIFFERS", style="bold red"),
+    None: Text("unchecked", style="dim"),
+}
+
+
+def print_results(document: ResultDocument, console: Console) -> None:
+    """One table per workload and temperature, one over all, then what deserves a sentence."""
+    rows = document.results
+    if not rows:
+        return
+    console.print(run_label(document.environment), markup=False, highlight=False)
+    for workload, temperature in dict.fromkeys((row.workload, row.temperature) for row in rows):
+        chosen = [row for row in rows if (row.workload, row.temperature) == (workload, temperature)]
+        console.print(_table(workload, temperature, chosen))
+    if document.overall:
+        console.print(_overall_table(document.overall))
+    console.print(CAPTION, style="dim")
+    for note in notes(rows):
+        console.print(note, style="yellow", markup=False, highlight=False)
+    console.print()
+    console.print(document.recommendation, markup=False, highlight=False)
+    for one in document.regressions or ():
+        console.print(
+            f"REGRESSION: {one.workload}, {one.config}, batch {one.batch_size}, temperature "
+            f"{one.temperature:g}: {one.what} ({one.before:.2f}x, now {one.now:.2f}x)",
+            style="bold red",
+            markup=False,
+            highlight=False,
+        )
+
+
+def notes(rows: Sequence[ResultRow]) -> list[str]:
+    """What deserves a sentence."""
+    return [note for row in rows for note in _notes(row)]
+
+
+def _table(workload: str, temperature: float, rows: Sequence[ResultRow]) -> Table:
+    table = _empty_table(f"workload {workload}, temperature {temperature:g}")
+    for heading in ("batch", "K"):
+        table.add_column(heading, justify="right")
+    table.add_column("config", overflow="fold")
+    for heading in ("tok/s", "speedup", "from", "to"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for heading in ("acc.\nrate", "acc.\nlen."):
+        table.add_column(heading, justify="right")
+    table.add_column("output")
+    for number, row in enumerate(rows):
+        is_last = number + 1 == len(rows) or rows[number + 1].config == BASELINE
+        table.add_row(*_cells(row), end_section=is_last)
+    return table
+
+
+def _cells(row: ResultRow) -> list[Text]:
+    rate = "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}"
+    return [
+        Text(str(row.batch_size)),
+        Text(str(row.num_draft_tokens)),
+        Text(row.config),
+        Text(f"{row.tokens_per_s:.1f}"),
+        *_speedup_cells(row),
+        Text(rate),
+        Text(f"{row.acceptance_length:.2f}"),
+        _output_cell(row),
+    ]
+
+
+def _output_cell(row: ResultRow) -> Text:
+    if row.law_p_value is None:
+        return _OUTPUT_WORDS[row.outputs_equal]
+    if row.law_p_value < ALARM:
+        return Text("LAW WRONG", style="bold red")
+    return Text("law holds", style="green") if row.outputs_equal is None else _OUTPUT_WORDS[row.outputs_equal]
+
+
+def _overall_table(rows: Sequence[OverallRow]) -> Table:
+    table = _empty_table("all workloads, each with the same weight")
+    for heading in ("batch", "temp"):
+        table.add_column(heading, justify="right")
+    table.add_column("config", overflow="fold")
+    for heading in ("speedup", "from", "to"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for row in rows:
+        where = [Text(str(row.batch_size)), Text(f"{row.temperature:g}"), Text(row.config)]
+        table.add_row(*where, *_speedup_cells(row))
+    return table
+
+
+def _empty_table(title: str) -> Table:
+    # Without vertical rules the table fits 80 columns, which is what a pipe gets.
+    return Table(
+        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
+
+
+def _speedup_cells(row: Speedup) -> list[Text]:
+    if row.verdict is None:
+        return [Text(f"{row.speedup:.2f}x", style="dim"), Text(""), Text(""), Text("")]
+    style = VERDICT_STYLES[row.verdict]
+    ends = [Text("-" if end is None else f"{end:.2f}") for end in (row.speedup_low, row.speedup_high)]
+    word = _VERDICT_WORDS.get(row.verdict, row.verdict)
+    return [Text(f"{row.speedup:.2f}x", style=style), *ends, Text(word, style=style)]
+
+
+def _notes(row: ResultRow) -> list[str]:
+    where = f"{row.workload}, {row.config}, batch {row.batch_size}, temperature {row.temperature:g}"
+    found = []
+    first = row.first_difference
+    if first is not None:
+        measured = "one output ends there"
+        if first.logit_gap is not None:
+            measured = f"logit gap {first.logit_gap:.3g}, rounding {first.rounding:.3g}"
+        found.append(
+            f"{where}: prompt {first.prompt_id} differs at output token {first.position}: {measured}"
+        )
+    if row.law_p_value is not None and row.law_p_value < ALARM:
+        found.append(f"{where}: the tokens are not drawn from the model's law (p = {row.law_p_value:.1g})")
+    if row.outputs_equal is None and row.law_p_value is None:
+        found.append(f"{where}: law not checked, only the speed was compared")
+    if row.config != BASELINE and row.num_blocks < MIN_BLOCKS:
+        blocks = "one block" if row.num_blocks == 1 else f"{row.num_blocks} blocks"
+        found.append(f"{where}: {blocks} give no interval; raise --budget, --repeats or --limit for more")
+    if row.proposer_faults:
+        found.append(f"{where}: the proposer failed {row.proposer_faults} times")
+    return found

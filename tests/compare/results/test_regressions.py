@@ -1,0 +1,60 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from foredraft.integration.compare.results.model import ResultDocument, ResultRow
+from foredraft.integration.compare.results.regressions import num_common, read_result, regressions
+from foredraft.integration.compare.results.writing import write_json
+from foredraft.integration.errors import UserError
+
+MakeRow = Callable[..., ResultRow]
+
+
+def test_slower_means_that_the_intervals_do_not_meet(make_row: MakeRow) -> None:
+    before = [make_row("ngram", 2.0)]
+    assert regressions(before, [make_row("ngram", 1.85)]) == []
+    (found,) = regressions(before, [make_row("ngram", 1.7)])
+    assert (found.what, found.before, found.now) == ("slower than before", 2.0, 1.7)
+    assert regressions([make_row("ngram", 1.7)], before) == [], "faster is no regression"
+
+
+def test_output_that_was_right_counts(make_row: MakeRow) -> None:
+    wrong = make_row("ngram", 2.0, outputs_equal=False, verdict="output differs")
+    (found,) = regressions([make_row("ngram", 2.0)], [wrong])
+    assert found.what == "output differs now"
+    assert regressions([wrong], [wrong]) == []
+
+
+def test_only_equal_cells_are_compared(make_row: MakeRow) -> None:
+    before = [make_row("ngram", 2.0)]
+    now = [make_row("ngram", 1.0, batch_size=8), make_row("draft", 1.0), make_row("none", 1.0)]
+    assert regressions(before, now) == []
+    assert (num_common(before, now), num_common(before, before)) == (0, 1)
+
+
+def test_without_an_interval_nothing_is_called(make_row: MakeRow) -> None:
+    unknown = make_row("ngram", 0.1, speedup_low=None, speedup_high=None)
+    assert regressions([make_row("ngram", 2.0)], [unknown]) == []
+    assert regressions([unknown], [make_row("ngram", 0.01, half_width=0.001)]) == []
+
+
+def test_a_written_result_can_be_read(
+    make_row: MakeRow, make_document: Callable[..., ResultDocument], tmp_path: Path
+) -> None:
+    document = make_document([make_row("none", 1.0), make_row("ngram")])
+    write_json(tmp_path / "old.json", document.model_dump(mode="json"))
+    assert read_result(tmp_path / "old.json") == document
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1, "results": []}'])
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"--baseline: .*old\.json"):
+        read_result(path)
+
+
+def test_a_missing_result_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file"):
+        read_result(tmp_path / "old.json")
