@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from foredraft.integration.config import Config
-from foredraft.integration.embedded.batch import checked_draft
-from foredraft.integration.embedded.metrics import EngineMetrics
+from foredraft.integration.draft_check import checked_draft
 from foredraft.integration.errors import UserError
+from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.draft_store import DraftStore
 from foredraft.integration.vllm.ledger import Ledger, room
