@@ -16,6 +16,7 @@ from foredraft.integration.compare import compare
 from foredraft.integration.errors import UserError
 from foredraft.integration.train.command import train_app
 from foredraft.integration.vllm.doctor import vllm_app
+from foredraft.integration.vllm.serve import serve
 
 app = typer.Typer(
     name="foredraft",
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(compare)
 app.command()(align)
+app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(serve)
 app.add_typer(config_app, name="config")
 app.add_typer(train_app, name="train")
 app.add_typer(vllm_app, name="vllm")

@@ -18,6 +18,7 @@ from foredraft.integration.vllm import options
 from foredraft.integration.vllm.draft_store import DraftStore
 from foredraft.integration.vllm.ledger import Ledger, room
 from foredraft.integration.vllm.log import logger
+from foredraft.integration.vllm.metrics_export import MetricsExport
 from foredraft.integration.vllm.runner_hooks import RUNNER_HOOKS
 from foredraft.integration.vllm.sampler import sample, scheduled_draft
 from foredraft.integration.vllm.sampling import BatchSampling
@@ -41,6 +42,12 @@ class Drafter:
         assert config is not None, "vLLM builds the drafter only where the configuration asks for it"
         RUNNER_HOOKS.apply()
         self.metrics = EngineMetrics()
+        # All ranks count the same; more than one would count it several times.
+        self._export = (
+            MetricsExport(vllm_config.model_config.served_model_name, config.proposer)
+            if vllm_config.parallel_config.rank == 0
+            else None
+        )
         self.proposer = _proposer(config)
         self._controller = FixedDraftLength(options.num_draft_tokens(config))
         self._rule = config.verification_rule
@@ -86,12 +93,13 @@ class Drafter:
                 self.release(request_id, "preempted")
             rows = [row for row, tokens in enumerate(sampled) if tokens]
             drafts: list[list[int]] = [[] for _ in sampled]
-            if not rows:  # parts of prompts were read, nothing else
-                return drafts
-            self._observe(runner, rows, sampled)
-            for row, tokens in zip(rows, self._propose(runner, rows), strict=True):
-                drafts[row] = tokens
-            return drafts
+            if rows:  # else parts of prompts were read, nothing more
+                self._observe(runner, rows, sampled)
+                for row, tokens in zip(rows, self._propose(runner, rows), strict=True):
+                    drafts[row] = tokens
+        if self._export is not None:
+            self._export.write(self.metrics)
+        return drafts
 
     def release(self, request_id: str, reason: ReleaseReason) -> None:
         """Forget a request. vLLM tells its workers a step late, and not whether it was aborted."""

@@ -10,6 +10,7 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.hooks import Hook, HookSet
 from foredraft.integration.vllm.log import logger
+from foredraft.integration.vllm.metrics_export import offer_folder
 from foredraft.integration.vllm.request_hooks import REQUEST_HOOKS
 
 
@@ -30,6 +31,8 @@ def _watching(original: Callable[..., Any]) -> Callable[..., Any]:
                 "model": options.DRAFTER,
                 "num_speculative_tokens": options.num_draft_tokens(config),
             }
+            if not self.disable_log_stats:
+                offer_folder()
             logger.info("foredraft drafts with %s", config.proposer)
         return original(self, target_model_config, target_parallel_config)
 

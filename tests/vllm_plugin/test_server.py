@@ -1,13 +1,8 @@
-"""vLLM's own OpenAI server with the plugin on: another process has the engine (F51, F55, F183)."""
+"""vLLM's own OpenAI server, as ``foredraft serve`` starts it, seen by a client (F51, F55, F57, F183)."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +10,12 @@ from typing import Any
 
 import pytest
 from letters import TOKENIZER
+from vllm_server import PROMPT, complete, metrics, serving, text_of
 from vllm_toys import toy_folder
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
-PROMPT = "abcabcabc"
+POSITION_0 = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"}'
 
 
 @pytest.fixture(scope="module")
@@ -29,57 +25,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[str]:
-    """The address of a server whose engine core is a process of its own."""
-    port = free_port()
-    asked = {"foredraft": {"proposer": "ngram", "num_draft_tokens": 5, "ngram": {"min_n": 1}}}
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    command += ["--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "256"]
-    command += ["--additional-config", json.dumps(asked), "--max-num-seqs", "8", "--served-model-name", "toy"]
-    environment = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "INFO"}
-    log = folder / "server.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=folder)
-        try:
-            wait_until_up(f"http://127.0.0.1:{port}", process, log)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(60)
-    assert "foredraft drafts with ngram" in log.read_text()
-
-
-def wait_until_up(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    import httpx
-
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()[-3000:]
-        try:
-            if httpx.get(f"{address}/health", timeout=5).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.5)
-    raise AssertionError(log.read_text()[-3000:])
-
-
-def complete(server: str, **options: Any) -> Any:
-    import httpx
-
-    body = {"model": "toy", "prompt": PROMPT, "temperature": 0, "max_tokens": 24} | options
-    return httpx.post(f"{server}/v1/completions", json=body, timeout=120)
-
-
-def text_of(response: Any) -> str:
-    assert response.status_code == 200, response.text
-    return str(response.json()["choices"][0]["text"])
+    config = folder / "ngram.yaml"
+    config.write_text("proposer: ngram\nnum_draft_tokens: 5\nngram: {min_n: 1}\n")
+    arguments = ["--config", str(config), "--per-request-spec-decode-metrics", "summary"]
+    with serving(folder, arguments) as address:
+        yield address
+    assert "foredraft drafts with ngram" in (folder / "server.log").read_text()
 
 
 def test_controls_that_vllm_refuses_under_speculation_are_served(server: str) -> None:
@@ -126,15 +79,28 @@ def test_streamed_text_is_the_whole_text_and_a_client_may_leave(server: str) -> 
     assert "".join(pieces) == text_of(complete(server)), "the server goes on"
 
 
-def test_vllms_own_metrics_count_the_drafts(server: str) -> None:
-    import httpx
+def test_metrics_of_the_worker_reach_the_server(server: str) -> None:
+    """Drafted and accepted are counted in the worker and, by vLLM, in the scheduler: they must agree."""
+    before, before_vllm = metrics(server), metrics(server, "vllm:")
+    text_of(complete(server, prompt="ab" * 20, max_tokens=64))
+    after, after_vllm = metrics(server), metrics(server, "vllm:")
+    gained = {name: value - before.get(name, 0.0) for name, value in after.items()}
+    gained_vllm = {name: value - before_vllm.get(name, 0.0) for name, value in after_vllm.items()}
+    assert 0 < gained["foredraft_accepted_tokens_total"] <= gained["foredraft_drafted_tokens_total"]
+    for own, of_vllm in (
+        ("foredraft_drafted_tokens_total", "vllm:spec_decode_num_draft_tokens_total"),
+        ("foredraft_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"),
+        ("foredraft_emitted_tokens_total", "vllm:generation_tokens_total"),
+        ('foredraft_accepted_per_position_total{position="0"}', POSITION_0),
+    ):
+        assert gained[own] == gained_vllm[of_vllm], own
+    assert gained["foredraft_proposer_seconds_total"] > 0
+    assert gained["foredraft_verifier_seconds_total"] > 0
+    assert after["foredraft_proposer_faults_total"] == 0
 
-    complete(server, prompt="ab" * 20, max_tokens=64)
-    lines = httpx.get(f"{server}/metrics", timeout=30).text.splitlines()
-    counts = [
-        sum(
-            float(line.split()[-1]) for line in lines if line.startswith(f"vllm:spec_decode_num_{name}_total")
-        )
-        for name in ("accepted_tokens", "draft_tokens")
-    ]
-    assert 0 < counts[0] <= counts[1]
+
+def test_statistics_of_a_request_come_with_it(server: str) -> None:
+    response = complete(server, prompt="ab" * 20, max_tokens=64)
+    found = response.json()["metrics"]["speculative_decoding"]
+    assert 0 < found["num_accepted_draft_tokens"] <= found["num_draft_tokens"]
+    assert found["num_spec_tokens"] == 5
