@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 from foredraft.integration.config import Config
@@ -32,21 +33,25 @@ SAMPLING_FIELDS = {
 """Defaults of requests that vLLM's server knows, under transformers' names."""
 
 
-def engine_settings(loaded: LoadedConfig) -> dict[str, Any]:
-    """Fields of vLLM's ``EngineArgs``. What nobody gave is left to vLLM, whose defaults fit its devices.
+def given_options(loaded: LoadedConfig) -> list[str]:
+    """Options that someone gave. The others are left to vLLM, whose defaults fit its devices."""
+    return [option for option, origin in loaded.origins.items() if origin != "default"]
+
+
+def engine_settings(config: Config, given: Collection[str]) -> dict[str, Any]:
+    """The model, and the options in ``given``, as fields of vLLM's ``EngineArgs``.
 
     Raises:
         UserError: the model or the device cannot be had.
     """
-    config = loaded.config
     check_device(config)
     settings: dict[str, Any] = {"model": model_path(config.model)}
     if config.model == BUILTIN_MODEL:
         settings["served_model_name"] = [BUILTIN_MODEL]
     for option, field in ENGINE_FIELDS.items():
-        if loaded.origins[option] != "default":
+        if option in given:
             settings[field] = _value(config, option)
-    if loaded.origins["engine.kv_cache_memory_gb"] != "default":
+    if "engine.kv_cache_memory_gb" in given:
         settings["kv_cache_memory_bytes"] = int(config.engine.kv_cache_memory_gb * 1e9)
     return settings
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 from prometheus_client import REGISTRY
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
@@ -49,6 +50,15 @@ def offer_folder() -> None:
     REGISTRY.register(MultiProcessCollector(None, _made[0].name))
 
 
+def read_counters(folder: Path) -> dict[str, float]:
+    """The counters of the drafters that write into a folder: name with ``_total`` -> sum over positions."""
+    found: dict[str, float] = {}
+    for metric in MultiProcessCollector(None, str(folder)).collect():
+        for sample in metric.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
 class MetricsExport:
     """Writes the counters of one drafter where the server reads them; without a folder, nowhere.
 
@@ -60,7 +70,7 @@ class MetricsExport:
         self._labels = {"model_name": model_name, "proposer": proposer}
         self._keys: dict[tuple[str, int | None], str] = {}
         self._file: MmapedDict | None = None
-        folder = os.environ.get(VLLM_FOLDER_VARIABLE) or os.environ.get(FOLDER_VARIABLE)
+        folder = os.environ.get(FOLDER_VARIABLE) or os.environ.get(VLLM_FOLDER_VARIABLE)
         if folder and os.path.isdir(folder):
             handle, path = tempfile.mkstemp(prefix="counter_foredraft-", suffix=".db", dir=folder)
             os.close(handle)

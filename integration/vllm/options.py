@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foredraft.integration.config import Config
+from foredraft.integration.config import VLLM_PROPOSERS, Config
 from foredraft.integration.config_sources import load_config
 from foredraft.integration.errors import UserError
 
@@ -37,6 +37,8 @@ def asked_for(additional_config: Any) -> Config | None:
     config = _given(additional_config)
     if config is None or config.proposer == "none":
         return None
+    if config.proposer in VLLM_PROPOSERS:
+        raise UserError(f"proposer: {config.proposer} is vLLM's own; ask for it with speculative_config")
     if config.proposer in NOT_YET:
         raise UserError(f"proposer: {config.proposer} is not available on vLLM yet; use ngram or none")
     return config

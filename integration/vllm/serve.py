@@ -10,7 +10,6 @@ from typing import Any
 import typer
 
 from foredraft.integration.cli_options import with_flags
-from foredraft.integration.config import Config
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
 
@@ -47,22 +46,6 @@ def require_vllm() -> None:
         raise UserError("vllm: is not installed; pip install foredraft[vllm]")
 
 
-def check_plugin(config: Config) -> None:
-    """Put the plugin's first hook in place, where anything is to draft.
-
-    Raises:
-        UserError: this vLLM is not one it works with.
-    """
-    from foredraft.integration.vllm.hooks import HookError
-    from foredraft.integration.vllm.watch import WATCH
-
-    if config.proposer != "none":
-        try:
-            WATCH.apply()
-        except HookError as error:
-            raise UserError(str(error)) from None
-
-
 def server_arguments(loaded: LoadedConfig, given: Sequence[str]) -> argparse.Namespace:
     """What vLLM's own parser makes of the flags; our configuration stands in for those left out.
 
@@ -77,13 +60,15 @@ def server_arguments(loaded: LoadedConfig, given: Sequence[str]) -> argparse.Nam
     from foredraft.integration.vllm.engine_settings import (
         additional_config,
         engine_settings,
+        given_options,
         sampling_defaults,
     )
+    from foredraft.integration.vllm.plugin import require_hooks
 
-    ours = engine_settings(loaded)
+    ours = engine_settings(loaded.config, given_options(loaded))
     if sampling := sampling_defaults(loaded):
         ours["override_generation_config"] = sampling
-    check_plugin(loaded.config)
+    require_hooks(loaded.config)
     parser = make_arg_parser(FlexibleArgumentParser(prog="foredraft serve"))
     # argparse takes what a namespace already holds for the default.
     arguments: argparse.Namespace = parser.parse_args(list(given), argparse.Namespace(**ours))
