@@ -8,6 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from foredraft.integration.cli_engine import (
+    NO_OPTIONS,
+    EngineOption,
+    VllmOptions,
+    checked_vllm_options,
+)
 from foredraft.integration.cli_options import with_config
 from foredraft.integration.compare.plan import (
     DEFAULT_BUDGET_S,
@@ -140,6 +146,8 @@ def compare(
     journal_file: JournalFile = None,
     endpoints: Endpoints = NO_ENDPOINTS,
     rates: Rates = None,
+    engine_name: EngineOption = "embedded",
+    vllm_options: VllmOptions = NO_OPTIONS,
 ) -> None:
     """Measure proposers against plain decoding on the same prompts, and check that the output is the same.
 
@@ -152,6 +160,9 @@ def compare(
     At temperature 0 every output is compared with that of plain decoding;
     above 0 where equal tokens are promised (float32, drafts not drawn), and
     with --check-law every token is held against the law of the model.
+
+    With --engine vllm the same is done with vLLM's engines: none is a stock
+    vLLM, and vllm:ngram, vllm:suffix, vllm:draft_model are its own methods.
 
     With --endpoint the servers behind the addresses are compared under load
     instead: they bring their own models, and only texts are compared.
@@ -167,6 +178,8 @@ def compare(
             "--variant": variants,
             "--repeats": repeats,
             "--check-law": check_law,
+            "--engine": engine_name != "embedded",
+            "--vllm": vllm_options,
         }
         only_offline |= {"--html": html_file, "--baseline": baseline_file, "--journal": journal_file}
         _refuse(only_offline, "with --endpoint")
@@ -202,7 +215,11 @@ def compare(
         min_effect=min_effect,
         check_law=check_law,
         optional=optional,
+        engine=engine_name,
+        vllm_options=checked_vllm_options(engine_name, vllm_options),
     )
+    if engine_name == "vllm":
+        _refuse({"--check-law": check_law}, "with --engine vllm, whose logits cannot be asked for")
     request_params(config, config.sampling.temperature, seed=0)
     _check_files({"--json": json_file, "--html": html_file, "--journal": journal_file})
 

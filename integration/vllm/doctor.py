@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, entry_points, version
-from importlib.util import find_spec
 
 import typer
 
-from foredraft.integration.errors import UserError
+from foredraft.integration.cli_engine import require_vllm
 from foredraft.integration.vllm.hooks import SUPPORTED_VERSIONS, HookState, vllm_version
 from foredraft.integration.vllm.options import CONFIG_VARIABLE
 
@@ -27,8 +26,7 @@ def _root() -> None:
 @vllm_app.command()
 def doctor() -> None:
     """Print versions, and every hook with whether it fits and is on. Exit code 1 if one does not fit."""
-    if find_spec("vllm") is None:
-        raise UserError("vllm: is not installed; pip install foredraft[vllm]")
+    require_vllm()
     lines, fits = report()
     print("\n".join(lines))
     if not fits:

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from foredraft.integration.config import VLLM_PROPOSERS, Config
@@ -13,6 +14,7 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.engine import VllmEngine
 from foredraft.integration.vllm.engine_settings import additional_config, engine_settings, model_path
+from foredraft.integration.vllm.hooks import vllm_version
 from foredraft.integration.vllm.metrics_export import FOLDER_VARIABLE
 from foredraft.integration.vllm.plugin import require_hooks
 
@@ -38,18 +40,67 @@ def build_vllm_engine(config: Config, given: Mapping[str, Any]) -> VllmEngine:
     from vllm.engine.arg_utils import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 
-    for name in given:
-        if name not in EngineArgs.__dataclass_fields__:
-            raise UserError(f"--vllm {name}: vLLM's engine has no such option")
-    ours = engine_settings(config, OFFLINE_OPTIONS) | {"disable_log_stats": True}
+    _check_fields(given)
+    ours = engine_settings(config, OFFLINE_OPTIONS) | {"disable_log_stats": True, "use_tqdm_on_load": False}
     settings = ours | speculation_settings(config) | dict(given)
     folder = tempfile.TemporaryDirectory(prefix="foredraft-metrics-")
     with _metrics_go_to(folder.name):
         try:
             engine = LLMEngine.from_engine_args(EngineArgs(**settings))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:  # also of the process that has the engine
             raise UserError(f"vllm: {' '.join(str(error).split())}") from None
     return VllmEngine(engine, num_draft_tokens(config), folder)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What vLLM knows of a model before it loads it.
+
+    Attributes:
+        max_len: positions the model can take.
+        gpu_name: of the device it will run on; ``None`` without a GPU.
+    """
+
+    tokenizer: Any | None
+    max_len: int
+    dtype: str
+    device: str
+    gpu_name: str | None
+    vllm_version: str
+
+
+def model_facts(config: Config, given: Mapping[str, Any]) -> ModelFacts:
+    """Read a model's configuration and tokenizer.
+
+    Raises:
+        UserError: vLLM cannot use it.
+    """
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.platforms import current_platform
+    from vllm.tokenizers import cached_tokenizer_from_config
+
+    _check_fields(given)
+    settings = engine_settings(config, ("dtype", "engine.max_model_len")) | dict(given)
+    try:
+        model = EngineArgs(**settings).create_model_config()
+    except (TypeError, ValueError) as error:
+        raise UserError(f"vllm: {' '.join(str(error).split())}") from None
+    return ModelFacts(
+        cached_tokenizer_from_config(model),
+        model.max_model_len,
+        str(model.dtype).removeprefix("torch."),
+        current_platform.device_type,
+        current_platform.get_device_name() if current_platform.is_cuda_alike() else None,
+        vllm_version(),
+    )
+
+
+def _check_fields(given: Mapping[str, Any]) -> None:
+    from vllm.engine.arg_utils import EngineArgs
+
+    for name in given:
+        if name not in EngineArgs.__dataclass_fields__:
+            raise UserError(f"--vllm {name}: vLLM's engine has no such option")
 
 
 def num_draft_tokens(config: Config) -> int:

@@ -7,5 +7,5 @@ import os
 
 def quiet_log() -> None:
     """To be called before vLLM is imported, which reads this then; what the user has set stays."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import typer
 
+from foredraft.integration.cli_engine import require_vllm
 from foredraft.integration.cli_options import with_flags
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
@@ -38,12 +38,6 @@ def serve(loaded: LoadedConfig, context: typer.Context) -> None:
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
     command.cmd(arguments)
-
-
-def require_vllm() -> None:
-    """Raises ``UserError`` where vLLM is not installed."""
-    if find_spec("vllm") is None:
-        raise UserError("vllm: is not installed; pip install foredraft[vllm]")
 
 
 def server_arguments(loaded: LoadedConfig, given: Sequence[str]) -> argparse.Namespace:

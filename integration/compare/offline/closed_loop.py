@@ -10,8 +10,7 @@ from itertools import zip_longest
 
 from foredraft.integration.compare.offline.memory import engine_bytes
 from foredraft.integration.compare.offline.prompts import CompareRequest
-from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.engine import CompletionOutput, RequestOutput
+from foredraft.integration.engine import CompletionOutput, Engine, RequestOutput
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class BlockRun:
         outputs: tokens of each request, in the order of the block.
         num_passes: target passes that yielded tokens, summed over the requests.
         phase_seconds: the engine's own times, per phase of ``EngineMetrics``.
-        memory_bytes: what the engine holds besides the target's weights.
+        memory_bytes: what the engine holds besides the target's weights; ``None`` if it does not tell.
     """
 
     num_draft_tokens: int
@@ -72,7 +71,7 @@ class BlockRun:
     verified_per_position: list[int] = field(default_factory=list)
     request_times: list[RequestTimes] = field(default_factory=list)
     decode: DecodeTotals = field(default_factory=DecodeTotals)
-    memory_bytes: int = 0
+    memory_bytes: int | None = 0
 
     @property
     def tokens_per_s(self) -> float:
@@ -80,7 +79,7 @@ class BlockRun:
         return self.num_emitted_tokens / self.seconds
 
 
-def run_block(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+def run_block(engine: Engine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
     """Serve all requests, never more than ``batch_size`` at once."""
     before = copy.deepcopy(engine.metrics)
     load = _Load(engine, requests, batch_size)
@@ -98,7 +97,9 @@ def run_block(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_
         num_accepted_tokens=after.num_accepted_tokens - before.num_accepted_tokens,
         num_emitted_tokens=after.num_emitted_tokens - before.num_emitted_tokens,
         num_proposer_faults=after.num_proposer_faults - before.num_proposer_faults,
-        phase_seconds={phase: after.seconds[phase] - before.seconds[phase] for phase in after.seconds},
+        phase_seconds={
+            phase: after.seconds[phase] - before.seconds.get(phase, 0.0) for phase in after.seconds
+        },
         accepted_per_position=_gained(after.accepted_per_position, before.accepted_per_position),
         verified_per_position=_gained(after.verified_per_position, before.verified_per_position),
         request_times=load.request_times(),
@@ -121,7 +122,7 @@ class _InFlight:
 class _Load:
     """A closed loop: a request enters as soon as another one is done, while there are any."""
 
-    def __init__(self, engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> None:
+    def __init__(self, engine: Engine, requests: Sequence[CompareRequest], batch_size: int) -> None:
         self.decode = DecodeTotals()
         self._engine = engine
         self._requests = requests

@@ -79,7 +79,7 @@ def _cells(row: ResultRow) -> list[Markup]:
         *_percentile_cells(row.time_per_output_token_s),
         element("td", _number(row.ideal_speedup, "{:.2f}x")),
         element("td", _number(row.share_of_ideal, "{:.0%}")),
-        element("td", f"{row.memory_bytes / 1e6:.1f}"),
+        element("td", "-" if row.memory_bytes is None else f"{row.memory_bytes / 1e6:.1f}"),
         element("td", str(row.num_blocks)),
     ]
 

@@ -20,15 +20,22 @@ PACKAGES = ("torch", "transformers", "foredraft")
 def environment(target: Target) -> dict[str, Any]:
     """Versions, hardware, and how the target ran."""
     on_gpu = target.device.type == "cuda"
+    return machine(torch.cuda.get_device_name(target.device) if on_gpu else None) | {
+        "engine": "embedded",
+        "model": target.name,
+        "dtype": str(target.dtype).removeprefix("torch."),
+        "device": str(target.device),
+    }
+
+
+def machine(gpu_name: str | None) -> dict[str, Any]:
+    """Versions and hardware."""
     return {
         "python": platform.python_version(),
         **{package: version(package) for package in PACKAGES},
         "cpu": _cpu_name(),
-        "gpu": torch.cuda.get_device_name(target.device) if on_gpu else None,
+        "gpu": gpu_name,
         "num_threads": torch.get_num_threads(),
-        "model": target.name,
-        "dtype": str(target.dtype).removeprefix("torch."),
-        "device": str(target.device),
     }
 
 

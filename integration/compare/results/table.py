@@ -20,6 +20,11 @@ CAPTION = (
     "blocks; from and to: all intervals of this run hold together with 95 %. no diff.: no difference shown."
 )
 
+VLLM_CAPTION = (
+    "engine: vLLM. It does not tell the time of the target pass or the memory of its caches, so the ideal "
+    "speedup, share of the forward and memory are not in the result."
+)
+
 VERDICT_STYLES = {
     "faster": "bold green",
     "slower": "bold red",
@@ -47,6 +52,8 @@ def print_results(document: ResultDocument, console: Console) -> None:
     if document.overall:
         console.print(_overall_table(document.overall))
     console.print(CAPTION, style="dim")
+    if document.environment.get("engine") == "vllm":
+        console.print(VLLM_CAPTION, style="dim")
     for note in notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
     console.print()

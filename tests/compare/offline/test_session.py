@@ -14,7 +14,8 @@ from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
 from foredraft.integration.compare.offline.law_check import ALARM
-from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.output_check import promises_equal_tokens
 from foredraft.integration.compare.offline.progress import progress_line
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.offline.session import Finished, run_comparison
