@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from foredraft.proposers.base import Outcome
+if TYPE_CHECKING:
+    from foredraft.proposers.base import Outcome
 
 PHASES = ("propose", "forward", "sample", "total")
 

@@ -59,9 +59,7 @@ def test_compare_with_vllms_own_method(folder: Path) -> None:
     given += ["--batch-sizes", "2", "--max-tokens", "60", "--json", str(result)]
     done = foredraft(folder, "compare", *given)
     assert done.returncode == 0, done.stderr[-3000:]
-    rows: dict[str, dict[str, Any]] = {
-        row["config"]: row for row in json.loads(result.read_text())["results"]
-    }
+    rows = {row["config"]: row for row in json.loads(result.read_text())["results"]}
     assert list(rows) == ["none", "ngram", "vllm:ngram"]
     for name, row in rows.items():
         assert row["outputs_equal"] is True

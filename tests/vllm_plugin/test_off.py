@@ -13,40 +13,71 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {support!r})
 from pathlib import Path
-from vllm_toys import make_llm, run
 from vllm import SamplingParams
-from foredraft.integration.vllm.watch import WATCH
-from foredraft.integration.vllm.request_hooks import REQUEST_HOOKS
-from foredraft.integration.vllm.runner_hooks import RUNNER_HOOKS
+from vllm.engine.arg_utils import EngineArgs
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+from vllm_toys import make_llm, run
 
-hooks = [*REQUEST_HOOKS.hooks, *RUNNER_HOOKS.hooks]
+CLASSES = (EngineArgs, SamplingParams, GPUModelRunner)
 def attributes():
-    return [vars(owner)[name] for owner, name in (hook.owner() for hook in hooks)]
+    return {{(owner.__name__, name): value for owner in CLASSES for name, value in vars(owner).items()}}
 
 originals = attributes()
 llm = make_llm(Path({folder!r}))
-assert WATCH.applied, "vLLM has loaded the plugin"
-run(llm, [[1, 2, 3]], SamplingParams(max_tokens=4, detokenize=False))
-assert all(now is before for now, before in zip(attributes(), originals)), "off means vLLM's own"
 assert llm.llm_engine.vllm_config.speculative_config is None
-assert "foredraft.verifier" not in sys.modules and "foredraft.proposers" not in sys.modules
-WATCH.remove()
+assert llm.llm_engine.vllm_config.additional_config == {{}}
+run(llm, [[1, 2, 3]], SamplingParams(max_tokens=4, detokenize=False))
+now = attributes()
+assert now.keys() == originals.keys()
+changed = [key for key, value in originals.items() if now[key] is not value]
+assert changed == {changed!r}, changed
+for key in changed:
+    assert now[key].__wrapped__ is originals[key]
+    from foredraft.integration.vllm.watch import WATCH
+    WATCH.remove()
+    assert attributes() == originals
+loaded = [name for name in sys.modules if name.startswith("foredraft.")]
+assert "foredraft.verifier" not in loaded and "foredraft.proposers" not in loaded, loaded
 print("vLLM's own")
 """
 
+WATCHED = [("EngineArgs", "create_speculative_config")]
 
-def test_installed_but_off_every_patched_attribute_is_vllms_own(toy: Path) -> None:
-    """All but the one that reads what an engine asks for."""
+
+@pytest.mark.parametrize(
+    ("plugins", "changed"), [(None, WATCHED), ("other", [])], ids=["installed", "kept out"]
+)
+def test_installed_but_off_vllm_is_its_own(
+    toy: Path, plugins: str | None, changed: list[tuple[str, str]]
+) -> None:
+    """Every attribute of the classes that hooks may patch, but the one by which an engine asks.
+
+    An installed plugin is called once, before it can know what an engine will be told, and vLLM offers it no
+    other place to learn that; ``VLLM_PLUGINS`` keeps that one out too.
+    """
     support = str(Path(__file__).resolve().parents[1] / "support")
+    environment = {} if plugins is None else {"VLLM_PLUGINS": plugins}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(support=support, folder=str(toy))],
+        [sys.executable, "-c", SCRIPT.format(support=support, folder=str(toy), changed=changed)],
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
         cwd=toy,  # not the checkout: what lies there may hide the installed entry point
+        env=os.environ | environment,
     )
     assert done.stdout.strip().endswith("vLLM's own"), done.stderr[-2000:]
+
+
+def test_an_engine_that_does_not_ask_gets_what_vllm_would_give(toy: Path) -> None:
+    """The one replaced method hands over to vLLM's with nothing changed."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    args = EngineArgs(model=str(toy), additional_config={"other": 1}, skip_tokenizer_init=True)
+    before = dict(vars(args))
+    model_config = args.create_model_config()
+    assert args.create_speculative_config(model_config, None) is None
+    assert {name for name in before if vars(args)[name] is not before[name]} == set()
 
 
 def run_doctor(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
