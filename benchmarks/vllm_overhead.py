@@ -1,9 +1,9 @@
 """What the plugin adds to a step of vLLM, as a share of the step, at batch 8.
 
 Added are the hooks around vLLM's runner: taking down what a step brought, asking the proposer, and deciding
-on the drafts; of the last, what vLLM's own sampler takes in the same place is taken off. The proposer drafts at
-no cost: it hands out the tokens that were written before, so that every step verifies drafts. A block is one
-batch of requests from first to last step; given are medians over blocks with their 95 % intervals.
+on the drafts; of the last, what vLLM's own sampler takes in the same place is taken off. The proposer drafts
+at no cost: it hands out the tokens that were written before, so that every step verifies drafts. A block is
+one batch of requests from first to last step; given are medians over blocks with their 95 % intervals.
 
     VLLM_CPU_KVCACHE_SPACE=1 python benchmarks/vllm_overhead.py
     VLLM_CPU_KVCACHE_SPACE=1 python benchmarks/vllm_overhead.py --temperature 0.8

@@ -48,6 +48,8 @@ class Drafter:
             if vllm_config.parallel_config.rank == 0
             else None
         )
+        if self._export is not None:
+            self._export.write(self.metrics)  # zeros: a page without them would look broken
         self.proposer = _proposer(config)
         self._controller = FixedDraftLength(options.num_draft_tokens(config))
         self._rule = config.verification_rule

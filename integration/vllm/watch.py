@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 from foredraft.integration.errors import UserError
@@ -48,13 +49,33 @@ def _check(args: Any, model_config: Any, parallel_config: Any) -> None:
     given = args.speculative_config
     if given is not None and given.get("model") != options.DRAFTER:
         raise UserError(f"speculative_config: foredraft is asked to draft too, leave one out (got {given})")
-    if args.logits_processors:
-        raise UserError("logits_processors: custom batch processors do not work with foredraft")
+    _check_logits_processors(args)
+    if args.kv_transfer_config is not None:
+        raise UserError("kv_transfer_config: KV connectors have not been tried with foredraft; leave it out")
+    if model_config.is_multimodal_model:
+        raise UserError(
+            f"model: {model_config.model} takes more than text, which foredraft does not draft for"
+        )
     if model_config.runner_type != "generate":
         raise UserError(f"runner: foredraft drafts for generate only (got {model_config.runner_type!r})")
     for name in ("pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size"):
         if getattr(parallel_config, name) > 1:
             raise UserError(f"{name}: foredraft needs 1 (got {getattr(parallel_config, name)})")
+
+
+def _check_logits_processors(args: Any) -> None:
+    """They act on a batch's logits row by row, and know nothing of the rows that drafts add.
+
+    Those that packages install vLLM itself leaves out under any speculation, without a word.
+    """
+    if args.logits_processors:
+        raise UserError(f"logits_processors: they do not work with drafts (got {args.logits_processors})")
+    installed = sorted(point.name for point in entry_points(group="vllm.logits_processors"))
+    if installed:
+        raise UserError(
+            f"logits_processors: {', '.join(installed)} is installed as one, and does not work with drafts; "
+            "uninstall it, or run without foredraft"
+        )
 
 
 WATCH = HookSet(

@@ -19,9 +19,9 @@ NO_ENVIRONMENT: dict[str, str] = {}
 
 @contextmanager
 def serving(
-    folder: Path, arguments: Sequence[str], environment: Mapping[str, str] = NO_ENVIRONMENT
+    folder: Path, arguments: Sequence[str], log: Path, environment: Mapping[str, str] = NO_ENVIRONMENT
 ) -> Iterator[str]:
-    """The address of a server whose engine core is a process of its own; its log is ``folder/server.log``.
+    """The address of a server whose engine core is a process of its own; it logs to ``log``.
 
     Args:
         folder: of the model, served as "toy".
@@ -31,7 +31,6 @@ def serving(
     command += ["--dtype", "float32", "--enforce-eager", "--max-model-len", "256", "--max-num-seqs", "8"]
     command += ["--served-model-name", "toy", *arguments]
     whole = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "INFO"} | environment
-    log = folder / "server.log"
     with log.open("w") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=whole, cwd=folder)
         try:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from letters import TOKENIZER
+from vllm_server import serving
 from vllm_toys import close, make_llm, run, toy_folder
 
 
@@ -49,3 +51,31 @@ def open_llm(toy: Path) -> Iterator[Callable[..., Any]]:
     yield make
     for llm in opened:
         close(llm)
+
+
+@pytest.fixture(scope="session")
+def served_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Llama over bytes, with its tokenizer."""
+    folder = toy_folder(tmp_path_factory.mktemp("served"), vocab_size=257, num_layers=1, head_scale=0.5)
+    TOKENIZER.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(served_folder: Path) -> Iterator[str]:
+    """The address of a server that drafts with ngram."""
+    config = served_folder / "ngram.yaml"
+    config.write_text("proposer: ngram\nnum_draft_tokens: 5\nngram: {min_n: 1}\n")
+    arguments = ["--config", str(config), "--per-request-spec-decode-metrics", "summary"]
+    log = served_folder / "server.log"
+    with serving(served_folder, [*arguments, "--enable-prompt-tokens-details"], log) as address:
+        yield address
+    assert "foredraft drafts with ngram" in log.read_text()
+
+
+@pytest.fixture(scope="session")
+def plain_server(served_folder: Path) -> Iterator[str]:
+    """The same without speculation: a stock vLLM."""
+    arguments = ["--proposer", "none", "--enable-prompt-tokens-details"]
+    with serving(served_folder, arguments, served_folder / "plain.log") as address:
+        yield address

@@ -111,5 +111,22 @@ def test_what_does_not_work_together_is_refused_by_name(toy: Path) -> None:
         make_llm(toy, {}, speculative_config={"method": "ngram", "num_speculative_tokens": 3})
     with pytest.raises(ValueError, match="pipeline_parallel_size: foredraft needs 1"):
         make_llm(toy, {}, pipeline_parallel_size=2)
-    with pytest.raises(ValueError, match="logits_processors"):
+    with pytest.raises(ValueError, match="logits_processors: they do not work with drafts"):
         make_llm(toy, {}, logits_processors=["some.module:Processor"])
+    connector = {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}
+    with pytest.raises(ValueError, match="kv_transfer_config: KV connectors have not been tried"):
+        make_llm(toy, {}, kv_transfer_config=connector)
+
+
+def test_an_installed_logits_processor_is_refused_instead_of_left_out(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm_toys import make_llm
+
+    installed = tmp_path / "biased-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: biased\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[vllm.logits_processors]\nbiased = biased:Biased\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match="logits_processors: biased is installed as one"):
+        make_llm(toy, {})

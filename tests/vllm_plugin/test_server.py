@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from letters import TOKENIZER
-from vllm_server import PROMPT, complete, metrics, serving, text_of
-from vllm_toys import toy_folder
+from vllm_server import PROMPT, complete, metrics, text_of
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 POSITION_0 = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"}'
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = toy_folder(tmp_path_factory.mktemp("served"), vocab_size=257, num_layers=1, head_scale=0.5)
-    TOKENIZER.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[str]:
-    config = folder / "ngram.yaml"
-    config.write_text("proposer: ngram\nnum_draft_tokens: 5\nngram: {min_n: 1}\n")
-    arguments = ["--config", str(config), "--per-request-spec-decode-metrics", "summary"]
-    with serving(folder, arguments) as address:
-        yield address
-    assert "foredraft drafts with ngram" in (folder / "server.log").read_text()
 
 
 def test_controls_that_vllm_refuses_under_speculation_are_served(server: str) -> None:
