@@ -47,6 +47,8 @@ def build_vllm_engine(config: Config, given: Mapping[str, Any]) -> VllmEngine:
     with _metrics_go_to(folder.name):
         try:
             engine = LLMEngine.from_engine_args(EngineArgs(**settings))
+        except UserError:
+            raise
         except (TypeError, ValueError, RuntimeError) as error:  # also of the process that has the engine
             raise UserError(f"vllm: {' '.join(str(error).split())}") from None
     return VllmEngine(engine, num_draft_tokens(config), folder)

@@ -7,8 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import torch
 from letters import TOKENIZER, token_ids
 from toys import random_prompts
+from transformers import LlamaForCausalLM
 from vllm_toys import toy_folder
 
 from foredraft.integration.config import Config, replaced
@@ -108,6 +110,28 @@ def test_several_completions_controls_and_logprobs(engines: dict[str, Any]) -> N
     with pytest.raises(UserError, match="min_p"):
         engines["vllm:ngram"].generate(["hello"], SamplingParams(temperature=1.0, min_p=0.1))
     assert not engines["vllm:ngram"].has_unfinished_requests()
+
+
+def test_a_difference_is_measured_by_log_probabilities(engines: dict[str, Any], config: Config) -> None:
+    from foredraft.integration.compare.offline.vllm_check import VllmChecker
+
+    prompt, written = token_ids("abcabc"), token_ids("de")
+    model = LlamaForCausalLM.from_pretrained(config.model, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        logits = model(torch.tensor([[*prompt, *written]])).logits[0, -1]
+    best, second = logits.topk(2).indices.tolist()
+    checker = VllmChecker(engines["none"], is_float32=True, num_draft_tokens=4, max_len=256)
+    assert checker.compare(prompt, [*written, best], [*written, best]) is None
+    found = checker.compare(prompt, [*written, best, 1], [*written, second, 1])
+    assert found is not None
+    assert found.position == 2
+    assert found.logit_gap == pytest.approx(float(logits[best] - logits[second]), abs=1e-3)
+    assert found.rounding is not None
+    assert 0 <= found.rounding < 1e-4
+    assert not found.near_tie
+    shorter = checker.compare(prompt, [*written, best], written)
+    assert shorter is not None
+    assert (shorter.position, shorter.logit_gap, shorter.near_tie) == (2, None, False)
 
 
 def test_what_cannot_be_served_is_refused_by_name(config: Config, engines: dict[str, Any]) -> None:
