@@ -22,6 +22,9 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import describe
 
 BUILTIN_PROPOSERS = ("none", "ngram", "draft", "early_exit")
+VLLM_PROPOSERS = ("vllm:ngram", "vllm:suffix", "vllm:draft_model")
+"""vLLM's own methods, to compare with: ``generate`` and ``compare`` take them with ``--engine vllm``."""
+
 PROPOSER_GROUP = "foredraft.proposers"
 
 
@@ -82,7 +85,7 @@ class Config(BaseModel):
     @classmethod
     def _known_proposer(cls, value: str) -> str:
         allowed = allowed_proposers()
-        if value not in allowed:
+        if value not in allowed and value not in VLLM_PROPOSERS:
             near = get_close_matches(value, allowed, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ValueError(f"should be one of {', '.join(allowed)}{hint}")

@@ -31,6 +31,9 @@ def compare(loaded: LoadedConfig, options: CompareOptions) -> None:
     above 0 where equal tokens are promised (float32, drafts not drawn), and
     with --check-law every token is held against the law of the model.
 
+    With --engine vllm the same is done with vLLM's engines: none is a stock
+    vLLM, and vllm:ngram, vllm:suffix, vllm:draft_model are its own methods.
+
     With --endpoint the servers behind the addresses are compared under load
     instead: they bring their own models, and only texts are compared.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from foredraft.integration.cli_engine import checked_vllm_options
 from foredraft.integration.compare.files import Ended, Files, refuse
 from foredraft.integration.compare.options import CompareOptions
 from foredraft.integration.compare.plan import (
@@ -30,6 +31,8 @@ def compare_offline(loaded: LoadedConfig, options: CompareOptions) -> Ended:
     }
     refuse(only_online, "without --endpoint")
     plan = _plan(loaded, options)
+    if plan.engine == "vllm":
+        refuse({"--check-law": options.check_law}, "with --engine vllm, whose logits cannot be asked for")
     request_params(loaded.config, loaded.config.sampling.temperature, seed=0)
     files = Files.of(options)
     files.check()
@@ -54,4 +57,6 @@ def _plan(loaded: LoadedConfig, options: CompareOptions) -> ComparePlan:
         min_effect=options.min_effect,
         check_law=options.check_law,
         optional=optional,
+        engine=options.engine_name,
+        vllm_options=checked_vllm_options(options.engine_name, options.vllm_options),
     )

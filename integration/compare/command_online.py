@@ -32,6 +32,8 @@ def compare_online(loaded: LoadedConfig, options: CompareOptions) -> Ended:
         "--variant": options.variants,
         "--repeats": options.repeats,
         "--check-law": options.check_law,
+        "--engine": options.engine_name != "embedded",
+        "--vllm": options.vllm_options,
     }
     refuse(only_offline, "with --endpoint")
     files = Files.of(options)

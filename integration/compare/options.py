@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from foredraft.integration.cli_engine import EngineOption, VllmOptions
 from foredraft.integration.compare.plan import DEFAULT_BUDGET_S
 from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
 
@@ -152,6 +153,8 @@ class CompareOptions:
     html_file: HtmlFile = None
     baseline_file: BaselineFile = None
     journal_file: JournalFile = None
+    engine_name: EngineOption = "embedded"
+    vllm_options: VllmOptions = field(default_factory=list)
     endpoints: Endpoints = field(default_factory=list)
     rates: Rates = None
     traffic: Traffic = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
+from foredraft.integration.cli_engine import EngineName
 from foredraft.integration.compare.load import REQUESTS_PER_ARRIVALS
 from foredraft.integration.compare.statistics.looks import LOOKS, run_level
 from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
@@ -58,6 +59,8 @@ class ComparePlan:
         min_effect: differences below this share are not called.
         check_law: whether sampled outputs are held against the target's law.
         optional: names in ``configs`` that are left out where they cannot be built.
+        engine: what serves them all.
+        vllm_options: what vLLM's engines are told beside the configuration.
     """
 
     configs: dict[str, Config]
@@ -72,6 +75,8 @@ class ComparePlan:
     min_effect: float = MIN_EFFECT
     check_law: bool = False
     optional: frozenset[str] = frozenset()
+    engine: EngineName = "embedded"
+    vllm_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def base(self) -> Config:

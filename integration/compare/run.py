@@ -11,7 +11,7 @@ from rich.console import Console
 
 from foredraft.integration.compare.files import Ended, Files, write_results
 from foredraft.integration.compare.journal import Journal, collect_blocks
-from foredraft.integration.compare.offline.engines import build_bench
+from foredraft.integration.compare.offline.backends import embedded_backend, vllm_backend
 from foredraft.integration.compare.offline.identity import measured_what
 from foredraft.integration.compare.offline.law_check import check_law_controls
 from foredraft.integration.compare.offline.measure import MeasuredBlock
@@ -21,10 +21,8 @@ from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.compare.report.offline import report_page
 from foredraft.integration.compare.results.document import RunFacts, result_document
 from foredraft.integration.compare.results.model import ResultDocument
-from foredraft.integration.compare.results.provenance import environment
 from foredraft.integration.compare.results.regressions import num_common, read_result
 from foredraft.integration.compare.results.table import print_results
-from foredraft.integration.embedded import build
 
 
 def run(plan: ComparePlan, files: Files) -> Ended:
@@ -38,12 +36,12 @@ def run(plan: ComparePlan, files: Files) -> Ended:
     started_at, started = datetime.now(UTC), time.monotonic()
     before = read_result(files.baseline, ResultDocument) if files.baseline else None
     workloads = load_workloads(plan.workloads, plan.limit, by_category=plan.by_category)
-    target = build.load_target(plan.base)
-    max_len = plan.base.engine.max_model_len or target.max_len
-    prompts = {name: encode_prompts(each, target.tokenizer, max_len) for name, each in workloads.items()}
-    bench = build_bench(plan, target, prompts)
+    backend = vllm_backend(plan) if plan.engine == "vllm" else embedded_backend(plan)
+    max_len = plan.base.engine.max_model_len or backend.max_len
+    prompts = {name: encode_prompts(each, backend.tokenizer, max_len) for name, each in workloads.items()}
+    bench = backend.build(prompts)
     _say_what_is_left_out(plan, bench.plan)
-    ran = environment(target)
+    ran = backend.environment
     measured = measured_what(bench.plan, prompts, ran)
     journal = Journal(files.journal, MeasuredBlock, measured) if files.journal else None
     blocks, interrupted = collect_blocks(partial(run_comparison, bench, prompts), journal)

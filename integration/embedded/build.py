@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foredraft.integration.config import Config
+from foredraft.integration.config import VLLM_PROPOSERS, Config
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.draft_loading import LoadedDraft, load_draft
 from foredraft.integration.embedded.engine import EmbeddedEngine
@@ -15,6 +15,7 @@ from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory,
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
+from foredraft.integration.errors import UserError
 from foredraft.proposers import DraftDecoder, create_proposer
 from foredraft.scheduler.speculation import FixedDraftLength
 
@@ -34,6 +35,8 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
         UserError: the proposer is not available, its model does not fit the target, or memory does not
             suffice.
     """
+    if config.proposer in VLLM_PROPOSERS:
+        raise UserError(f"proposer: {config.proposer} is vLLM's own; it needs --engine vllm")
     draft = load_draft(config, target) if config.proposer == "draft" else None
     early_exit = load_exit(config.early_exit, target) if config.proposer == "early_exit" else None
     trained = draft or early_exit

@@ -50,7 +50,7 @@ class BlockRun:
         outputs: tokens of each request, in the order of the block.
         num_passes: target passes that yielded tokens, summed over the requests.
         phase_seconds: the engine's own times, per phase of ``EngineMetrics``.
-        memory_bytes: what the engine holds besides the target's weights.
+        memory_bytes: what the engine holds besides the target's weights; ``None`` if it does not tell.
     """
 
     num_draft_tokens: int
@@ -66,7 +66,7 @@ class BlockRun:
     verified_per_position: list[int] = field(default_factory=list)
     request_times: list[RequestTimes] = field(default_factory=list)
     decode: DecodeTotals = field(default_factory=DecodeTotals)
-    memory_bytes: int = 0
+    memory_bytes: int | None = 0
 
     @property
     def tokens_per_s(self) -> float:

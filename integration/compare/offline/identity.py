@@ -24,6 +24,7 @@ def measured_what(
         "repeats": plan.repeats,
         "min_effect": plan.min_effect,
         "check_law": plan.check_law,
+        "vllm_options": dict(plan.vllm_options),
         "seed": plan.seed,
         "environment": dict(environment),
     }

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from foredraft.integration.compare.variants import BASELINE
+from foredraft.integration.config import Config
 from foredraft.proposers.decoder import Decoder, Tokens
 
 OutputsEqual = Literal["near_tie"] | bool
@@ -47,6 +49,22 @@ class Verdict:
     difference: Difference | None = None
 
 
+SEED_EXACT_PROPOSERS = (BASELINE, "ngram")
+"""Their drafts are point masses: in float32 the seeded output is the same tokens as without speculation."""
+
+
+class Checker(Protocol):
+    """What holds the outputs of one kind of engine against those of the baseline."""
+
+    def promises_equal_tokens(self, config: Config, temperature: float) -> bool:
+        """Whether a configuration must give the baseline's tokens, up to rounding."""
+
+    def compare(
+        self, prompt_ids: Sequence[int], expected: Sequence[int], actual: Sequence[int]
+    ) -> Difference | None:
+        """The first difference between two outputs of a prompt; ``None`` if they are equal."""
+
+
 @dataclass(frozen=True)
 class OutputChecker:
     """Compares outputs and asks the target about differences.
@@ -63,10 +81,14 @@ class OutputChecker:
     num_draft_tokens: int
     prefill_chunk: int
 
+    def promises_equal_tokens(self, config: Config, temperature: float) -> bool:
+        """See ``Checker``."""
+        return promises_equal_tokens(config, temperature, self.dtype)
+
     def compare(
         self, prompt_ids: Sequence[int], expected: Sequence[int], actual: Sequence[int]
     ) -> Difference | None:
-        """The first difference between two outputs of a prompt; ``None`` if they are equal."""
+        """See ``Checker``."""
         position = first_difference(expected, actual)
         if position is None:
             return None
@@ -104,6 +126,11 @@ class OutputChecker:
     def _forward(self, token_ids: Sequence[int], start: int) -> Tensor:
         tokens = torch.tensor(token_ids, dtype=torch.int64, device=self.decoder.device)
         return self.decoder.forward(Tokens(tokens, [ROW], [start], [len(token_ids)]))
+
+
+def promises_equal_tokens(config: Config, temperature: float, dtype: torch.dtype) -> bool:
+    """The same of the embedded engine, whose verifier draws alike with and without drafts."""
+    return temperature == 0 or (dtype == torch.float32 and config.proposer in SEED_EXACT_PROPOSERS)
 
 
 def first_difference(expected: Sequence[int], actual: Sequence[int]) -> int | None:

@@ -11,12 +11,11 @@ from itertools import zip_longest
 from foredraft.integration.compare.offline.block_run import BlockRun, DecodeTotals, RequestTimes
 from foredraft.integration.compare.offline.memory import engine_bytes
 from foredraft.integration.compare.offline.prompts import CompareRequest
-from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.engine import CompletionOutput, RequestOutput
+from foredraft.integration.engine import CompletionOutput, Engine, RequestOutput
 
 
 def run_block(
-    engine: EmbeddedEngine,
+    engine: Engine,
     requests: Sequence[CompareRequest],
     batch_size: int,
     arrivals: Sequence[float] | None = None,
@@ -43,7 +42,9 @@ def run_block(
         num_accepted_tokens=after.num_accepted_tokens - before.num_accepted_tokens,
         num_emitted_tokens=after.num_emitted_tokens - before.num_emitted_tokens,
         num_proposer_faults=after.num_proposer_faults - before.num_proposer_faults,
-        phase_seconds={phase: after.seconds[phase] - before.seconds[phase] for phase in after.seconds},
+        phase_seconds={
+            phase: after.seconds[phase] - before.seconds.get(phase, 0.0) for phase in after.seconds
+        },
         accepted_per_position=_gained(after.accepted_per_position, before.accepted_per_position),
         verified_per_position=_gained(after.verified_per_position, before.verified_per_position),
         request_times=load.request_times(),
@@ -68,7 +69,7 @@ class _Load:
 
     def __init__(
         self,
-        engine: EmbeddedEngine,
+        engine: Engine,
         requests: Sequence[CompareRequest],
         batch_size: int,
         arrivals: Sequence[float] | None,

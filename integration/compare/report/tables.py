@@ -82,7 +82,7 @@ def _cells(row: ResultRow) -> list[Markup]:
         *percentile_cells(row.time_per_output_token_s),
         number_cell(row.ideal_speedup, "{:.2f}x"),
         number_cell(row.share_of_ideal, "{:.0%}"),
-        element("td", f"{row.memory_bytes / 1e6:.1f}"),
+        number_cell(None if row.memory_bytes is None else row.memory_bytes / 1e6, "{:.1f}"),
         element("td", str(row.num_blocks)),
     ]
 

@@ -20,7 +20,10 @@ from foredraft.integration.compare.results.rows import overall_rows, result_rows
 from foredraft.integration.compare.statistics.looks import LOOKS
 from foredraft.integration.compare.variants import BASELINE
 
-NO_PREFIX_CACHE = "none: the embedded engine keeps nothing of a prompt after its request has ended"
+PREFIX_CACHE = {
+    "embedded": "none: the embedded engine keeps nothing of a prompt after its request has ended",
+    "vllm": "vLLM was started without its prefix cache, unless --vllm says otherwise",
+}
 LAW_UNCHECKED = (
     "equal tokens where they are promised (float32, point-mass drafts); elsewhere the law was not checked"
 )
@@ -110,6 +113,6 @@ def design(plan: ComparePlan, level: float) -> Design:
         looks=None if is_fixed else list(LOOKS),
         repeats=plan.repeats,
         budget_s=None if is_fixed else plan.budget_s,
-        prefix_cache=NO_PREFIX_CACHE,
+        prefix_cache=PREFIX_CACHE[plan.engine],
         sampled_output=LAW_CHECKED if plan.check_law else LAW_UNCHECKED,
     )

@@ -73,13 +73,16 @@ class ResultRow(EngineLoad, CellRow):
     this temperature; null where it was not checked."""
     ideal_speedup: float | None
     """Speedup of the decoding steps if, at this acceptance, drafting and the target pass were all that costs:
-    tokens per step over (T_verify + T_draft) / T_1 (Leviathan et al., 2023); null for the baseline."""
+    tokens per step over (T_verify + T_draft) / T_1 (Leviathan et al., 2023); null for the baseline, and where
+    vLLM serves."""
     share_of_ideal: float | None
     """Speedup over ideal speedup; what is missing goes into reading prompts, sampling and bookkeeping."""
     time_split: dict[str, float] | None
-    """Shares of the engine's time: propose, forward, sample, rest; null when none was measured."""
-    memory_bytes: int
-    """What the engine holds besides the target's weights: caches, and the weights of a draft or head."""
+    """Shares of the engine's time: propose, forward, sample, rest. vLLM does not tell its forward, which is
+    then in the rest; null when none was measured."""
+    memory_bytes: int | None
+    """What the engine holds besides the target's weights: caches, and the weights of a draft or head; null
+    where vLLM serves."""
     num_prompts: int
     """Requests served."""
     seconds: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from foredraft.integration.compare.offline.law_check import ALARM, unevenness
 from foredraft.integration.compare.offline.measure import MeasuredBlock
@@ -126,11 +126,16 @@ def _row(
         ideal_speedup=ideal,
         share_of_ideal=ratio.ratio / ideal if ideal else None,
         time_split=time_split(runs),
-        memory_bytes=max(run.memory_bytes for run in runs),
+        memory_bytes=_most(run.memory_bytes for run in runs),
         num_prompts=sum(len(block.prompt_ids) for block in blocks),
         num_blocks=len(blocks),
         seconds=seconds,
     )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return max(known, default=None)
 
 
 def _outputs_equal(

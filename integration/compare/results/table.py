@@ -28,6 +28,10 @@ CAPTION = (
     "together with 95 %. no diff.: no difference shown."
 )
 
+VLLM_CAPTION = (
+    "engine: vLLM. It does not tell the time of the target pass or the memory of its caches, so the ideal "
+    "speedup, share of the forward and memory are not in the result."
+)
 _OUTPUT_WORDS = {
     True: Text("equal", style="green"),
     "near_tie": Text("near-tie", style="yellow"),
@@ -50,6 +54,8 @@ def print_results(document: ResultDocument, console: Console) -> None:
     if document.head_to_head:
         console.print(head_to_head_table(document.head_to_head))
     console.print(CAPTION, style="dim")
+    if document.environment.get("engine") == "vllm":
+        console.print(VLLM_CAPTION, style="dim")
     for note in notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
     print_advice(document.recommendation, document.regressions, console)

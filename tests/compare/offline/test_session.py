@@ -15,7 +15,8 @@ from foredraft.integration.compare.offline.block_run import BlockRun, RequestTim
 from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
 from foredraft.integration.compare.offline.law_check import ALARM
-from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.output_check import promises_equal_tokens
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.offline.session import Finished, run_comparison

@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from foredraft.proposers.base import Outcome
+if TYPE_CHECKING:
+    from foredraft.proposers.base import Outcome
 
 PHASES = ("propose", "forward", "sample", "total")
 
@@ -21,7 +23,8 @@ class EngineMetrics:
         accepted_per_position: how often the draft token at each place of a block was accepted.
         verified_per_position: how often there was one.
         seconds: per phase: ``propose`` (drafting), ``forward`` (the target pass), ``sample`` (logits to
-            tokens), ``total`` (the whole step); what is left of the total is bookkeeping.
+            tokens), ``total`` (the whole step); what is left of the total is bookkeeping. A phase that an
+            engine cannot tell is not among them.
     """
 
     num_steps: int = 0
@@ -46,12 +49,16 @@ class EngineMetrics:
         """Add one step's outcomes."""
         self.num_steps += 1
         for outcome in outcomes:
-            self.num_drafted_tokens += outcome.num_drafted
-            self.num_accepted_tokens += outcome.num_accepted
             self.num_emitted_tokens += len(outcome.committed_ids)
-            missing = outcome.num_verified - len(self.verified_per_position)
-            self.verified_per_position += [0] * missing
-            self.accepted_per_position += [0] * missing
-            for position in range(outcome.num_verified):
-                self.verified_per_position[position] += 1
-                self.accepted_per_position[position] += position < outcome.num_accepted
+            self.count_draft(outcome.num_drafted, outcome.num_verified, outcome.num_accepted)
+
+    def count_draft(self, num_drafted: int, num_verified: int, num_accepted: int) -> None:
+        """Add what became of one draft."""
+        self.num_drafted_tokens += num_drafted
+        self.num_accepted_tokens += num_accepted
+        missing = num_verified - len(self.verified_per_position)
+        self.verified_per_position += [0] * missing
+        self.accepted_per_position += [0] * missing
+        for position in range(num_verified):
+            self.verified_per_position[position] += 1
+            self.accepted_per_position[position] += position < num_accepted
