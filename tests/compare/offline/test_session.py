@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from foredraft.integration.compare.offline import measure as measure_module
-from foredraft.integration.compare.offline import open_pairs
+from foredraft.integration.compare.offline import open_pairs, output_check
 from foredraft.integration.compare.offline.block_run import BlockRun, RequestTimes
 from foredraft.integration.compare.offline.blocks import turns
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
@@ -204,7 +204,7 @@ def test_unchecked_output_holds_nothing_open(
     make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed(monkeypatch, 2.0)
-    monkeypatch.setattr(measure_module, "promises_equal_tokens", lambda *_: False)
+    monkeypatch.setattr(output_check, "promises_equal_tokens", lambda *_: False)
     blocks = blocks_of(make_plan(repeats=None, max_tokens=3), toy_target, toy_prompts)
     assert len(blocks) in LOOKS[:4]
 
