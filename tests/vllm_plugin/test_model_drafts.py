@@ -1,6 +1,6 @@
 """``draft`` and ``early_exit`` in vLLM: output as of a stock vLLM, drafts as of the embedded engine.
 
-Under all that happens to a cache at once: prompts in chunks, prefix-cache hits, preemption for want of blocks.
+Under all that happens to a cache at once: prompts in chunks, prefix-cache hits, preemption.
 """
 
 from __future__ import annotations
