@@ -24,9 +24,7 @@ NAMES = ("own head", "head: the last layer", "draft: a model nearby", "trained d
 
 @pytest.fixture(scope="module")
 def model() -> LlamaForCausalLM:
-    model = target_model(VOCAB)
-    model.lm_head.weight.mul_(0.3)
-    return model
+    return target_model(VOCAB)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +59,7 @@ def test_drawn_drafts_keep_the_law(
 ) -> None:
     llm = make_llm(folder, Drafts(model, tmp_path).options(name), max_num_seqs=128, max_model_len=32)
     try:
-        drafter, params = runner_of(llm).drafter, params_of(temperature=0.9, top_p=0.95)
+        drafter, params = runner_of(llm).drafter, params_of(temperature=0.6, top_p=0.95)
         counts = draw(llm, params, num_outputs)
         laws = len(drafter._laws)
         metrics = drafter.metrics
