@@ -28,7 +28,9 @@ def backing_of(config: Config, vllm_config: Any) -> Backing:
     values = getattr(config, config.proposer).model_dump() if config.proposer in Config.model_fields else {}
     proposer = create_proposer(config.proposer, values)
     assert proposer is not None, "proposer none builds no drafter"
-    return StatesBacking(proposer) if proposer.needs_hidden_states else Backing(proposer)
+    if proposer.needs_hidden_states:
+        return StatesBacking(proposer, config.proposer)
+    return Backing(proposer)
 
 
 def _exit_backing(config: Config, vllm_config: Any) -> Backing:

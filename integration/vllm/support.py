@@ -43,7 +43,7 @@ def check_model_drafts(proposer: str, args: Any, model_config: Any, parallel_con
         raise UserError(
             f"kv_cache_dtype: proposer {proposer} needs one of {allowed} (got {args.kv_cache_dtype!r})"
         )
-    _check_model(proposer, "model", model_config)
+    check_model(proposer, "model", model_config)
 
 
 def check_layers(proposer: str, model_config: Any) -> None:
@@ -76,14 +76,22 @@ def check_draft_model(config: Config, target: Any) -> None:
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"draft.model: vLLM cannot run {config.draft.model}: {reason}") from error
-    _check_model("draft", "draft.model", draft)
+    check_model("draft", "draft.model", draft)
     if target.tokenizer is None or target.skip_tokenizer_init:
         return
     folder = model_folder(target.tokenizer)
     check_same_vocabulary(read_tokenizer(folder), read_tokenizer(model_folder(config.draft.model)))
 
 
-def _check_model(proposer: str, option: str, model_config: Any) -> None:
+def check_model(proposer: str, option: str, model_config: Any) -> None:
+    """Refuse models whose cache is not one block table for plain attention in every layer.
+
+    Args:
+        option: which names the model.
+
+    Raises:
+        UserError: one sentence.
+    """
     text_config = model_config.hf_text_config
     kinds = set(getattr(text_config, "layer_types", None) or ["full_attention"])
     reasons = {

@@ -51,7 +51,7 @@ class VllmTarget:
                 f"{self.load_config.load_format!r} does not show"
             )
         weights = loader.get_all_weights(self.model_config, None)
-        tied = self.model_config.hf_text_config.tie_word_embeddings
+        tied = getattr(self.model_config.hf_text_config, "tie_word_embeddings", False)
         return fingerprint(
             (name, weight)
             for name, weight in weights

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from foredraft.integration.errors import UserError
 from foredraft.integration.vllm.paged.states import PagedStates
 from foredraft.integration.vllm.paged.step import Step
+from foredraft.integration.vllm.support import check_model
 from foredraft.proposers import Proposer
 from foredraft.proposers.decoder import HiddenStates
 
@@ -48,10 +50,21 @@ class Backing:
 class StatesBacking(Backing):
     """The target's last hidden states of all committed tokens, for a user's proposer that reads them."""
 
-    def __init__(self, proposer: Proposer) -> None:
+    def __init__(self, proposer: Proposer, name: str) -> None:
         super().__init__(proposer)
+        self._name = name
         self._states = PagedStates(width=1)
         self.hidden_states = self._states
+
+    def attach(self, runner: Any) -> None:
+        """See ``Backing``.
+
+        Raises:
+            UserError: vLLM does not keep or make the states of every token.
+        """
+        check_model(self._name, "model", runner.model_config)
+        if runner.cache_config.kv_sharing_fast_prefill:
+            raise UserError(f"kv_sharing_fast_prefill: does not work with proposer {self._name}")
 
     def read(self, step: Step) -> None:
         """See ``Backing``."""
