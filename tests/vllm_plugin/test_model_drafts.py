@@ -20,7 +20,8 @@ pytestmark = pytest.mark.vllm
 # In pairs with a common start, which the cache keeps; no prompt of one token, which nothing precedes.
 COMMON = [[7, 8, 9] * 13 + [end] for end in range(4)]
 PROMPTS = [*COMMON, *(prompt for prompt in random_prompts(5, seed=3, longest=90) if len(prompt) > 1)]
-STRESS: dict[str, Any] = {"max_num_batched_tokens": 32, "block_size": 32, "num_gpu_blocks_override": 14}
+# Chunks that end inside a block, so that some blocks are read in one go.
+STRESS: dict[str, Any] = {"max_num_batched_tokens": 40, "block_size": 32, "num_gpu_blocks_override": 14}
 WHOLE = (
     "own head, all layers",
     "head: the last layer",
