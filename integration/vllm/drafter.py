@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from foredraft.integration.config import Config
 from foredraft.integration.draft_check import checked_draft
-from foredraft.integration.errors import UserError
 from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.vllm import options
+from foredraft.integration.vllm.backings import backing_of
 from foredraft.integration.vllm.draft_store import DraftStore
-from foredraft.integration.vllm.ledger import Ledger, room
-from foredraft.integration.vllm.log import logger
+from foredraft.integration.vllm.faults import Faults
+from foredraft.integration.vllm.ledger import Entry, Ledger, room
 from foredraft.integration.vllm.metrics_export import MetricsExport
+from foredraft.integration.vllm.paged.step import Step, step_of
 from foredraft.integration.vllm.runner_hooks import RUNNER_HOOKS
 from foredraft.integration.vllm.sampler import sample, scheduled_draft
 from foredraft.integration.vllm.sampling import BatchSampling
-from foredraft.proposers import DraftContext, Proposer, ReleaseReason, create_proposer
+from foredraft.proposers import DraftContext, Proposer, ReleaseReason
 from foredraft.proposers.drafting import select_sampling
 from foredraft.scheduler.speculation import FixedDraftLength
 from foredraft.verifier import Draft, SamplingBatch
@@ -50,8 +49,9 @@ class Drafter:
         )
         if self._export is not None:
             self._export.write(self.metrics)  # zeros: a page without them would look broken
-        self.proposer = _proposer(config)
-        self._controller = FixedDraftLength(options.num_draft_tokens(config))
+        self.backing = backing_of(config, vllm_config)
+        assert config.num_draft_tokens is not None, "the watch has put a number in"
+        self._controller = FixedDraftLength(config.num_draft_tokens)
         self._rule = config.verification_rule
         self._seed = vllm_config.model_config.seed or 0
         self._vocab_size = vllm_config.model_config.get_vocab_size()
@@ -60,13 +60,24 @@ class Drafter:
         self._sampling: BatchSampling | None = None
         self._sampled_with: SamplingBatch | None = None
         self._num_verified: list[int] = []
-        self._logged_faults: set[str] = set()
+        self._faults = Faults(self.metrics)
         self._step_began = time.perf_counter()
+
+    @property
+    def proposer(self) -> Proposer:
+        """What drafts, once the model is loaded."""
+        assert self.backing.proposer is not None, "vLLM loads its model before it runs"
+        return self.backing.proposer
+
+    @proposer.setter
+    def proposer(self, proposer: Proposer) -> None:
+        self.backing.proposer = proposer
 
     # ---- what vLLM's custom_class asks for
 
     def load_model(self, target_model: Any) -> None:
-        """Nothing to load."""
+        """Load what drafts, before vLLM plans its cache."""
+        self.backing.load(target_model)
 
     def propose(self, *args: Any, **kwargs: Any) -> list[list[int]]:
         """vLLM asks for the method but never calls it: ``draft`` goes before."""
@@ -88,16 +99,26 @@ class Drafter:
             self._sampled_with = self._sampling.of(runner)
             return sample(runner, logits, self._with_laws(runner, draft), self._sampled_with, self._rule)
 
-    def draft(self, runner: Any, scheduler_output: Any, sampled: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Learn what the step brought and draft for the next; ``sampled`` [B] is empty where nothing was."""
+    def draft(
+        self, runner: Any, scheduler_output: Any, sampled: Sequence[Sequence[int]], given: Mapping[str, Any]
+    ) -> list[list[int]]:
+        """Learn what the step brought and draft for the next.
+
+        Args:
+            sampled: [B], empty where nothing was.
+            given: the arguments of vLLM's ``propose_draft_token_ids``.
+        """
         with self.metrics.timed("propose"):
             for request_id in scheduler_output.scheduled_cached_reqs.resumed_req_ids:
                 self.release(request_id, "preempted")
+            step = step_of(runner, sampled, self._num_verified, given)
+            with self._faults.caught("read"):
+                self.backing.read(step)
             rows = [row for row, tokens in enumerate(sampled) if tokens]
             drafts: list[list[int]] = [[] for _ in sampled]
             if rows:  # else parts of prompts were read, nothing more
                 self._observe(runner, rows, sampled)
-                for row, tokens in zip(rows, self._propose(runner, rows), strict=True):
+                for row, tokens in zip(rows, self._propose(runner, rows, step), strict=True):
                     drafts[row] = tokens
         if self._export is not None:
             self._export.write(self.metrics)
@@ -107,7 +128,7 @@ class Drafter:
         """Forget a request. vLLM tells its workers a step late, and not whether it was aborted."""
         self._ledger.forget(request_id)
         self._laws.forget(request_id)
-        with self._guarded("release"):
+        with self._faults.caught("release"):
             self.proposer.release(request_id, reason)
 
     # ---- one step
@@ -127,13 +148,13 @@ class Drafter:
             for row in rows
         ]
         self.metrics.count(outcomes)
-        with self._guarded("observe"):
+        with self._faults.caught("observe"):
             self.proposer.observe(outcomes)
         now = time.perf_counter()
         self._controller.observe(outcomes, now - self._step_began)
         self._step_began = now
 
-    def _propose(self, runner: Any, rows: Sequence[int]) -> list[list[int]]:
+    def _propose(self, runner: Any, rows: Sequence[int], step: Step) -> list[list[int]]:
         """The drafted tokens of ``rows``; none where there may be none, or the proposer failed."""
         request_ids = [runner.input_batch.req_ids[row] for row in rows]
         entries = [self._ledger.entry(request_id) for request_id in request_ids]
@@ -146,13 +167,18 @@ class Drafter:
         drafted: list[list[int]] = [[] for _ in rows]
         if any(allowed):
             context = self._context(runner, request_ids, rows, allowed)
-            with self._guarded("propose"):
+            with self._faults.caught("propose"):
+                self._begin(step, entries, rows)
                 draft = self.proposer.propose(context)
                 drafted = checked_draft(draft, allowed, self._vocab_size)
                 self._laws.keep(draft, context)
         for entry, tokens in zip(entries, drafted, strict=True):
             entry.block_start, entry.num_drafted = len(entry.token_ids), len(tokens)
         return drafted
+
+    def _begin(self, step: Step, entries: Sequence[Entry], rows: Sequence[int]) -> None:
+        places = {entry.row: row for entry, row in zip(entries, rows, strict=True)}
+        self.backing.begin(step, places, {entry.row: len(entry.token_ids) for entry in entries})
 
     def _context(
         self, runner: Any, request_ids: list[str], rows: Sequence[int], allowed: Sequence[int]
@@ -173,29 +199,5 @@ class Drafter:
                 temperature=sampling.temperature.masked_fill(torch.tensor(grammar, device=device), 0.0),
             ),
             cache_rows=[self._ledger.entry(request_id).row for request_id in request_ids],
+            hidden_states=self.backing.hidden_states,
         )
-
-    @contextmanager
-    def _guarded(self, call: str) -> Iterator[None]:
-        """A proposer that fails costs its draft, never the request: count it, log it once, go on."""
-        try:
-            yield
-        except Exception:
-            self.metrics.num_proposer_faults += 1
-            if call not in self._logged_faults:
-                self._logged_faults.add(call)
-                logger.exception("proposer failed in %s; its drafts are left out (logged once)", call)
-
-
-def _proposer(config: Config) -> Proposer:
-    """The proposer that a configuration names.
-
-    Raises:
-        UserError: it needs what vLLM's runner does not give.
-    """
-    values = getattr(config, config.proposer).model_dump() if config.proposer in Config.model_fields else {}
-    proposer = create_proposer(config.proposer, values)
-    assert proposer is not None, "proposer none builds no drafter"
-    if proposer.needs_hidden_states:
-        raise UserError(f"proposer: {config.proposer} reads hidden states, which it cannot get from vLLM yet")
-    return proposer

@@ -51,7 +51,8 @@ def build_vllm_engine(config: Config, given: Mapping[str, Any]) -> VllmEngine:
             raise
         except (TypeError, ValueError, RuntimeError) as error:  # also of the process that has the engine
             raise UserError(f"vllm: {' '.join(str(error).split())}") from None
-    return VllmEngine(engine, num_draft_tokens(config), folder)
+    speculation = engine.vllm_config.speculative_config
+    return VllmEngine(engine, speculation.num_speculative_tokens if speculation else 0, folder)
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,6 @@ def _check_fields(given: Mapping[str, Any]) -> None:
             raise UserError(f"--vllm {name}: vLLM's engine has no such option")
 
 
-def num_draft_tokens(config: Config) -> int:
-    """Drafted per request and step at most; 0 without speculation."""
-    return 0 if config.proposer == "none" else options.num_draft_tokens(config)
-
-
 def speculation_settings(config: Config) -> dict[str, Any]:
     """How vLLM is told what drafts: the plugin's options, vLLM's own method, or nothing.
 
@@ -129,7 +125,11 @@ def speculation_settings(config: Config) -> dict[str, Any]:
 def _own_method(config: Config) -> dict[str, Any]:
     """vLLM's ``speculative_config`` for one of its own methods, with our numbers."""
     method = config.proposer.partition(":")[2]
-    own: dict[str, Any] = {"method": method, "num_speculative_tokens": num_draft_tokens(config)}
+    usual = options.MODEL_DRAFT_TOKENS if method == "draft_model" else options.NGRAM_DRAFT_TOKENS
+    own: dict[str, Any] = {
+        "method": method,
+        "num_speculative_tokens": config.num_draft_tokens or usual,
+    }
     if method == "ngram":
         own |= {"prompt_lookup_min": config.ngram.min_n, "prompt_lookup_max": config.ngram.max_n}
     if method == "draft_model":

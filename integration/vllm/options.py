@@ -19,10 +19,14 @@ PLUGIN_FIELDS = ("proposer", "num_draft_tokens", "verification_rule", "ngram", "
 DRAFTER = "foredraft.integration.vllm.drafter.Drafter"
 """What vLLM builds in each worker, as its ``custom_class`` proposer."""
 
-NOT_YET = ("draft", "early_exit")
+SCHEDULER = "foredraft.integration.vllm.scheduler.LookaheadScheduler"
+"""What schedules where a model drafts."""
 
-DRAFT_TOKENS = 8
-"""Drafted per step where the configuration does not say: right for ``ngram``."""
+NGRAM_DRAFT_TOKENS = 8
+"""Drafted per step where neither the configuration nor a trained file says: right for ``ngram``."""
+
+MODEL_DRAFT_TOKENS = 4
+"""For a whole model as draft, or a model's own head: what its acceptance will be is not known."""
 
 
 def asked_for(additional_config: Any) -> Config | None:
@@ -39,8 +43,6 @@ def asked_for(additional_config: Any) -> Config | None:
         return None
     if config.proposer in VLLM_PROPOSERS:
         raise UserError(f"proposer: {config.proposer} is vLLM's own; ask for it with speculative_config")
-    if config.proposer in NOT_YET:
-        raise UserError(f"proposer: {config.proposer} is not available on vLLM yet; use ngram or none")
     return config
 
 
@@ -63,8 +65,3 @@ def _from_mapping(values: Any) -> Config:
 def to_mapping(config: Config) -> dict[str, Any]:
     """The plugin's options, for ``additional_config``: the workers read them there."""
     return config.model_dump(mode="json", include=set(PLUGIN_FIELDS))
-
-
-def num_draft_tokens(config: Config) -> int:
-    """Tokens drafted per request and step at most."""
-    return config.num_draft_tokens or DRAFT_TOKENS

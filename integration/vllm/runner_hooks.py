@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,16 +33,40 @@ def _sampling(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _drafting(original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
     @functools.wraps(original)
-    def propose_draft_token_ids(
-        self: Any, scheduler_output: Any, sampled_token_ids: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def propose_draft_token_ids(self: Any, *args: Any, **kwargs: Any) -> Any:
         drafter = drafter_of(self)
         if drafter is None:
-            return original(self, scheduler_output, sampled_token_ids, *args, **kwargs)
-        return drafter.draft(self, scheduler_output, sampled_token_ids)
+            return original(self, *args, **kwargs)
+        given = signature.bind(self, *args, **kwargs).arguments
+        return drafter.draft(self, given["scheduler_output"], given["sampled_token_ids"], given)
 
     return propose_draft_token_ids
+
+
+def _attaching(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _setup_eagle3_aux_hidden_state_outputs(self: Any) -> None:
+        drafter = drafter_of(self)
+        if drafter is None:
+            original(self)
+        else:
+            drafter.backing.attach(self)
+
+    return _setup_eagle3_aux_hidden_state_outputs
+
+
+def _profiling(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def profile_run(self: Any, randomize_inputs: bool = False) -> None:
+        original(self, randomize_inputs)
+        drafter = drafter_of(self)
+        if drafter is not None:
+            drafter.backing.warm_up()
+
+    return profile_run
 
 
 def _fitting(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,6 +92,20 @@ def _removing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 RUNNER_HOOKS = HookSet(
     [
+        Hook(
+            name="states",
+            purpose="a model that drafts reads states from inside the target",
+            target=f"{RUNNER}._setup_eagle3_aux_hidden_state_outputs",
+            parameters=("self",),
+            make=_attaching,
+        ),
+        Hook(
+            name="warm-up",
+            purpose="a model that drafts is compiled, and its memory measured, before requests come",
+            target=f"{RUNNER}.profile_run",
+            parameters=("self", "randomize_inputs"),
+            make=_profiling,
+        ),
         Hook(
             name="sample",
             purpose="our verifier decides which tokens are kept, and draws where nothing was drafted",

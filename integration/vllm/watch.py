@@ -9,6 +9,7 @@ from typing import Any
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.vllm import options
+from foredraft.integration.vllm.chosen import chosen
 from foredraft.integration.vllm.hooks import Hook, HookSet
 from foredraft.integration.vllm.log import logger
 from foredraft.integration.vllm.metrics_export import offer_folder
@@ -21,6 +22,7 @@ def _watching(original: Callable[..., Any]) -> Callable[..., Any]:
         config = options.asked_for(self.additional_config)
         if config is not None:
             _check(self, target_model_config, target_parallel_config)
+            config = chosen(config, self, target_model_config, target_parallel_config)
             REQUEST_HOOKS.apply()
             # A new dictionary: vLLM's default is shared with what the caller passed in.
             self.additional_config = {
@@ -30,10 +32,12 @@ def _watching(original: Callable[..., Any]) -> Callable[..., Any]:
             self.speculative_config = {
                 "method": "custom_class",
                 "model": options.DRAFTER,
-                "num_speculative_tokens": options.num_draft_tokens(config),
+                "num_speculative_tokens": config.num_draft_tokens,
             }
             if not self.disable_log_stats:
                 offer_folder()
+            if config.proposer in ("draft", "early_exit"):
+                self.scheduler_cls = options.SCHEDULER
             logger.info("foredraft drafts with %s", config.proposer)
         return original(self, target_model_config, target_parallel_config)
 

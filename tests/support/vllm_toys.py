@@ -17,31 +17,37 @@ os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
 
 
-def toy_folder(
-    folder: Path, vocab_size: int = 97, num_layers: int = 2, seed: int = 0, head_scale: float = 1.0
-) -> Path:
-    """A random Llama; its heads have 32 dimensions, the fewest that vLLM's CPU attention takes.
+def toy_folder(folder: Path, head_scale: float = 1.0, **sizes: int) -> Path:
+    """A random Llama, see ``toy_llama``.
 
     Args:
         head_scale: below 1 its choices are less sure.
     """
+    model = toy_llama(**sizes)
+    model.lm_head.weight.data *= head_scale
+    model.save_pretrained(folder)
+    return folder
+
+
+def toy_llama(
+    vocab_size: int = 97, num_layers: int = 2, seed: int = 0, num_heads: int = 2, **changes: Any
+) -> LlamaForCausalLM:
+    """A random Llama; its heads have 32 dimensions, the fewest that vLLM's CPU attention takes."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=vocab_size,
-        hidden_size=64,
+        hidden_size=32 * num_heads,
         intermediate_size=128,
         num_hidden_layers=num_layers,
-        num_attention_heads=2,
-        num_key_value_heads=2,
+        num_attention_heads=num_heads,
+        num_key_value_heads=num_heads,
         max_position_embeddings=512,
         initializer_range=0.2,
         bos_token_id=None,
         eos_token_id=None,
+        **changes,
     )
-    model = LlamaForCausalLM(config)
-    model.lm_head.weight.data *= head_scale
-    model.save_pretrained(folder)
-    return folder
+    return LlamaForCausalLM(config).eval().requires_grad_(False)
 
 
 def make_llm(folder: Path, foredraft: dict[str, Any] | None = None, **options: Any) -> Any:

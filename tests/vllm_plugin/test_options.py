@@ -18,7 +18,7 @@ def test_nobody_asked() -> None:
 def test_asked_by_additional_config() -> None:
     config = options.asked_for({"foredraft": {"ngram": {"min_n": 2}, "num_draft_tokens": 5}})
     assert config is not None
-    assert (config.proposer, config.ngram.min_n, options.num_draft_tokens(config)) == ("ngram", 2, 5)
+    assert (config.proposer, config.ngram.min_n, config.num_draft_tokens) == ("ngram", 2, 5)
 
 
 def test_asked_by_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,6 @@ def test_it_travels_through_json() -> None:
     [
         (True, "needs a mapping"),
         ({"proposr": "ngram"}, "did you mean proposer"),
-        ({"proposer": "early_exit"}, "not available on vLLM yet"),
         ({"model": "smollm2-135m"}, "model: leave it out"),
         ({"num_draft_tokens": 0}, "num_draft_tokens"),
         ({"ngram": {"min_n": 9, "max_n": 2}}, "min_n"),
