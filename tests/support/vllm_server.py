@@ -29,6 +29,8 @@ def serving(
     port = free_port()
     command = [sys.executable, "-m", "foredraft.integration.cli", "serve", str(folder), "--port", str(port)]
     command += ["--dtype", "float32", "--enforce-eager", "--max-model-len", "256", "--max-num-seqs", "8"]
+    # Else a random model writes spaces between the words of a schema until its tokens are used up.
+    command += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
     command += ["--served-model-name", "toy", *arguments]
     whole = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "INFO"} | environment
     with log.open("w") as output:

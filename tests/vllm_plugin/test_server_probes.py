@@ -88,7 +88,7 @@ def test_a_schema_gives_valid_json_whatever_is_drafted(server: str, plain_server
         "required": ["a", "b"],
         "additionalProperties": False,
     }
-    options = {"structured_outputs": {"json": schema, "disable_any_whitespace": True}, "max_tokens": 80}
+    options = {"structured_outputs": {"json": schema}, "max_tokens": 80}
     prompts = ['{"a": true, "b": "x"} {"a": true, "b": "x"} {"a": true, "b": "y"} ', LOOPING]
     for prompt in prompts:
         found = answer(server, prompt=prompt, **options)
