@@ -47,7 +47,7 @@ test-slow: setup
 # One thread for each engine: several run side by side, and threads that wait for each other spin.
 vllm-test: .venv-vllm/ready
 	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 \
-		$(VLLM_BIN)/python -m pytest tests/vllm_plugin
+		$(VLLM_BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile tests/vllm_plugin
 
 quality: setup
 	$(BIN)/ruff check .
