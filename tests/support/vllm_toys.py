@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,18 @@ def make_llm(folder: Path, foredraft: dict[str, Any] | None = None, **options: A
         "disable_log_stats": True,
     }
     return LLM(model=str(folder), **(given | options))
+
+
+@contextmanager
+def in_a_process_of_its_own() -> Iterator[None]:
+    """For engines with vLLM's own n-gram proposer, made meanwhile: they load numba, and where it is loaded
+    vLLM 0.32 can make no further engine (it searches all modules, and stumbles over one of llvmlite's)."""
+    before = os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"]
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    try:
+        yield
+    finally:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = before
 
 
 def runner_of(llm: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 from letters import TOKENIZER, token_ids
 from toys import random_prompts
 from transformers import LlamaForCausalLM
-from vllm_toys import toy_folder
+from vllm_toys import in_a_process_of_its_own, toy_folder
 
 from foredraft.integration.config import Config, replaced
 from foredraft.integration.engine import RequestOutput
@@ -37,12 +37,14 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @pytest.fixture(scope="module")
 def engines(config: Config) -> Iterator[dict[str, Any]]:
-    """Three at once, all in this process."""
+    """Three at once; the first two in this process."""
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
     from foredraft.integration.vllm.engine_build import build_vllm_engine
 
-    made = {name: build_vllm_engine(replaced(config, proposer=name), EAGER) for name in NAMES}
+    made = {name: build_vllm_engine(replaced(config, proposer=name), EAGER) for name in NAMES[:-1]}
+    with in_a_process_of_its_own():
+        made[NAMES[-1]] = build_vllm_engine(replaced(config, proposer=NAMES[-1]), EAGER)
     yield made
     for engine in made.values():
         engine.shutdown()

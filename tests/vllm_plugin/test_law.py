@@ -19,7 +19,7 @@ from drawing import DrawingProposer
 from output_law import ALARM, chi_square_p
 from prefix_law import output_law, prefix_logits
 from toys import ScriptedProposer
-from vllm_toys import close, make_llm, runner_of, toy_folder
+from vllm_toys import close, in_a_process_of_its_own, make_llm, runner_of, toy_folder
 
 pytestmark = pytest.mark.vllm
 
@@ -122,7 +122,8 @@ def test_stock_vllm_is_wrong_above_temperature_0_on_a_cpu(folder: Path, logits: 
     """Why its rejection sampler is not used, and that this check would notice."""
     params = params_of(temperature=0.5)
     stock = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1, "prompt_lookup_max": 2}
-    llm = make_llm(folder, None, speculative_config=stock, max_num_seqs=128, max_model_len=32)
+    with in_a_process_of_its_own():
+        llm = make_llm(folder, None, speculative_config=stock, max_num_seqs=128, max_model_len=32)
     try:
         counts = draw(llm, params, 6_000)
     finally:
