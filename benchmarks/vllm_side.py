@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 # Read by vLLM when it is imported. In this process the drafter can be looked at.
@@ -17,17 +17,23 @@ from foredraft.integration.sampling_params import SamplingParams
 from foredraft.integration.vllm.engine import VllmEngine
 from foredraft.integration.vllm.engine_build import build_vllm_engine
 
+MAX_LEN = 1024
 
-def vllm_engine(proposer: str, batch: int, options: Any, **values: Any) -> VllmEngine:
-    """An engine with room for ``batch`` requests of 1024 tokens.
+
+def vllm_engine(
+    proposer: str, batch: int, options: Any, given: Mapping[str, Any] | None = None, **values: Any
+) -> VllmEngine:
+    """An engine with room for ``batch`` requests of ``MAX_LEN`` tokens.
 
     Args:
         options: of the command line: model, dtype, compiled.
+        given: options of vLLM's engine.
+        values: of our configuration.
     """
-    sizes = {"max_num_seqs": batch, "max_model_len": 1024, "kv_cache_memory_gb": 0.5}
+    sizes = {"max_num_seqs": batch, "max_model_len": MAX_LEN, "kv_cache_memory_gb": 0.5}
     config = Config(model=options.model, dtype=options.dtype, proposer=proposer, engine=sizes, **values)
-    given = {"enforce_eager": not options.compiled, "enable_prefix_caching": False}
-    return build_vllm_engine(config, given)
+    usual = {"enforce_eager": not options.compiled, "enable_prefix_caching": False}
+    return build_vllm_engine(config, usual | dict(given or {}))
 
 
 def tokens_per_s(
