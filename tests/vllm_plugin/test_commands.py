@@ -14,7 +14,7 @@ from vllm_toys import toy_folder
 
 from foredraft.integration import cli
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = pytest.mark.vllm
 
 
 @pytest.fixture(scope="module")

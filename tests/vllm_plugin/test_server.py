@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from vllm_server import PROMPT, complete, metrics, text_of
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = pytest.mark.vllm
 
 POSITION_0 = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"}'
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from vllm_server import complete, metrics, serving, text_of
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = pytest.mark.vllm
 
 SOURCE = '''
 import time

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from vllm_server import complete, metrics
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = pytest.mark.vllm
 
 LOOPING = "one two three one two three one two"
 
