@@ -13,6 +13,7 @@ from foredraft.integration.compare.plan import with_short_outputs
 from foredraft.integration.config_sources import LoadedConfig
 
 REGRESSED = 1
+NOTHING_COMPARED = 3
 INTERRUPTED = 130
 
 
@@ -45,3 +46,6 @@ def compare(loaded: LoadedConfig, options: CompareOptions) -> None:
         raise typer.Exit(INTERRUPTED)
     if ended.regressed:
         raise typer.Exit(REGRESSED)
+    if not ended.compared:
+        typer.echo("nothing could be compared", err=True)
+        raise typer.Exit(NOTHING_COMPARED)

@@ -39,10 +39,15 @@ class Files:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended."""
+    """How a run ended.
+
+    Attributes:
+        compared: whether anything could be compared.
+    """
 
     interrupted: bool
     regressed: bool
+    compared: bool = True
 
 
 class Written(Protocol):

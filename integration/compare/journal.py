@@ -105,5 +105,7 @@ def collect_blocks(
                 if journal:
                     journal.add(block)
     except KeyboardInterrupt:
+        if not blocks:
+            print("interrupted before the first block was complete: there is no result", file=sys.stderr)
         return blocks, True
     return blocks, False

@@ -130,6 +130,8 @@ def test_ctrl_c_shows_and_writes_what_is_complete(
     assert result.exit_code == 130
     assert out.exists() == bool(num_blocks), "nothing complete, nothing written"
     assert (tmp_path / "out.html").exists() == bool(num_blocks)
+    told = "interrupted, blocks are missing" if num_blocks else "interrupted before the first block"
+    assert told in " ".join(result.output.split())
     if num_blocks:
         document = json.loads(out.read_text())
         assert document["interrupted"] is True

@@ -34,12 +34,22 @@ class EndpointRun:
         return sum(reply.refused for reply in self.served.replies)
 
     @property
-    def num_tokens(self) -> int:
-        return sum(reply.num_tokens for reply in self.served.replies if reply.error is None)
+    def num_tokens(self) -> int | None:
+        """Of what did not fail; ``None`` where the server does not tell it of each request."""
+        counts = [reply.num_tokens for reply in self.served.replies if reply.error is None]
+        told = [count for count in counts if count is not None]
+        return sum(told) if len(told) == len(counts) else None
 
-    def speed(self, *, by_latency: bool) -> float:
-        """Tokens/s; under arrivals, which fix the tokens/s, requests per second of latency."""
-        return 1 / fmean(self.served.latencies) if by_latency else self.num_tokens / self.served.seconds
+    def speed(self, *, by_latency: bool) -> float | None:
+        """Tokens/s; under arrivals, which fix the tokens/s, requests per second of latency.
+
+        ``None`` where a request failed, and where the tokens would be needed and are not told.
+        """
+        if self.failures:
+            return None
+        if by_latency:
+            return 1 / fmean(self.served.latencies)
+        return None if self.num_tokens is None else self.num_tokens / self.served.seconds
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,11 @@ class OnlineBlock:
     def seconds(self) -> float:
         return sum(run.served.seconds for run in self.runs.values())
 
+    def speed(self, name: str) -> float | None:
+        """Of one server, by what is compared under this load; ``None`` where it has none or took no part."""
+        run = self.runs.get(name)
+        return None if run is None else run.speed(by_latency=self.cell.load.has_arrivals)
+
     @property
     def refused(self) -> set[str]:
         """Prompts that one server does not take, so that no server is given them again."""
@@ -71,13 +86,12 @@ class OnlineBlock:
 
 
 def log_ratios(name: str, against: str, blocks: Sequence[OnlineBlock]) -> list[float]:
-    """Logarithm of the speed over that of another server, for each block in which neither failed."""
+    """Logarithm of the speed over that of another server, for each block in which both have one."""
     ratios = []
     for block in blocks:
-        own, other = block.runs.get(name), block.runs.get(against)
-        if own and other and not own.failures and not other.failures:
-            by_latency = block.cell.load.has_arrivals
-            ratios.append(math.log(own.speed(by_latency=by_latency) / other.speed(by_latency=by_latency)))
+        own, other = block.speed(name), block.speed(against)
+        if own is not None and other is not None:
+            ratios.append(math.log(own / other))
     return ratios
 
 

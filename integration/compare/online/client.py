@@ -12,9 +12,11 @@ from foredraft.integration.compare.online.http_stream import (
     FAULTS,
     RefusedError,
     StreamError,
+    fault_text,
     get_text,
     post_events,
 )
+from foredraft.integration.compare.online.server_text import whole_letters
 from foredraft.integration.errors import UserError
 
 
@@ -43,7 +45,8 @@ class Reply:
 
     Attributes:
         error: what went wrong; then the other figures do not count.
-        num_tokens: as the server says; the number of pieces of text where it does not say.
+        num_tokens: as the server says; ``None`` where it does not say, or says what cannot be. Pieces of text
+            are no tokens: a server that speculates sends several in one.
         first_token_s: seconds to the first piece of text.
         seconds: to the end.
         refused: whether the server does not take this request at all.
@@ -51,7 +54,7 @@ class Reply:
 
     error: str | None
     text: str
-    num_tokens: int
+    num_tokens: int | None
     first_token_s: float
     seconds: float
     refused: bool = False
@@ -66,10 +69,10 @@ def find_model(endpoint: Endpoint, timeout_s: float) -> str:
     where = f"--endpoint {endpoint.name}: {endpoint.url}"
     try:
         listed = json.loads(get_text(endpoint, "/v1/models", timeout_s))
-        names = [str(model["id"]) for model in listed["data"]]
+        names = [name for name in (str(model["id"]) for model in listed["data"]) if name.isprintable()]
         first = names[0]
     except FAULTS as error:
-        raise UserError(f"{where} does not answer: {endpoint.hide_key(str(error))}") from None
+        raise UserError(f"{where} does not answer: {fault_text(endpoint, error)}") from None
     except (ValueError, LookupError, TypeError):
         raise UserError(f"{where}/v1/models does not list a model") from None
     if endpoint.model is not None and endpoint.model not in names:
@@ -85,7 +88,7 @@ def send(endpoint: Endpoint, model: str, request: OnlineRequest, timeout_s: floa
         timeout_s: for the whole of it.
     """
     started = time.perf_counter()
-    text, num_pieces, num_tokens, first_token_s = "", 0, None, 0.0
+    text, told, first_token_s = "", None, 0.0
     error, refused = None, False
     path = "/v1/chat/completions" if request.prompt is None else "/v1/completions"
     try:
@@ -93,15 +96,16 @@ def send(endpoint: Endpoint, model: str, request: OnlineRequest, timeout_s: floa
             piece = _piece(event)
             if piece:
                 first_token_s = first_token_s or time.perf_counter() - started
-                text, num_pieces = text + piece, num_pieces + 1
-            num_tokens = _told_tokens(event) or num_tokens
+                text += piece
+            told = _told_tokens(event) or told
     except FAULTS as failure:
-        error = str(failure) or type(failure).__name__
+        error = fault_text(endpoint, failure)
         refused = isinstance(failure, RefusedError)
     seconds = time.perf_counter() - started
-    if error is None and not num_pieces:
+    if error is None and not text:
         error = "no text came"
-    return Reply(error, text, num_tokens or num_pieces, first_token_s, seconds, refused)
+    num_tokens = _possible(told, request.max_tokens)
+    return Reply(error, whole_letters(text), num_tokens, first_token_s, seconds, refused)
 
 
 def _body(model: str, request: OnlineRequest) -> dict[str, Any]:
@@ -118,11 +122,17 @@ def _body(model: str, request: OnlineRequest) -> dict[str, Any]:
     }
 
 
-def _told_tokens(event: dict[str, Any]) -> int | None:
-    """The number of output tokens, in the event that tells it."""
+def _told_tokens(event: dict[str, Any]) -> object:
+    """What the server says is the number of output tokens, in the event that tells it."""
     usage = event.get("usage")
-    count = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) and count > 0 else None
+    return usage.get("completion_tokens") if isinstance(usage, dict) else None
+
+
+def _possible(count: object, max_tokens: int) -> int | None:
+    """The count if it can be one: a whole number, and no more than were asked for."""
+    if not isinstance(count, int) or isinstance(count, bool):
+        return None
+    return count if 0 < count <= max_tokens else None
 
 
 def _piece(event: dict[str, Any]) -> str:

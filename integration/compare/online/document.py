@@ -19,7 +19,7 @@ from foredraft.integration.compare.results.regressions import regressions
 from foredraft.integration.compare.statistics.looks import LOOKS
 from foredraft.integration.errors import UserError
 
-CHECKED = "texts at temperature 0, which rounding may change on a server; above 0 the law was not checked"
+CHECKED = "the law was not checked; at 0 texts were compared, which rounding may change on a server"
 PREFIX_CACHE = "as each server keeps it: start all with or all without"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
+from foredraft.integration.compare.online.server_text import printable
 from foredraft.integration.errors import UserError
 
 FORM = "NAME=URL, such as plain=http://localhost:8000"
@@ -28,8 +29,9 @@ class Endpoint:
     model: str | None = None
     api_key: str | None = field(default=None, repr=False)
 
-    def hide_key(self, text: str) -> str:
-        """A text of the server without the key, should it repeat it."""
+    def shown(self, text: str) -> str:
+        """A text of the server, fit for a terminal, and without the key, should it repeat it."""
+        text = printable(text)
         return text.replace(self.api_key, "***") if self.api_key else text
 
 
@@ -112,10 +114,14 @@ def _parse(text: str) -> Endpoint:
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        # As a connection would: an empty part, or one of more than 63 letters, is no part of a host name.
+        (parts.hostname or "").encode("idna")
     except ValueError:
         has_host = False
     if not has_host or parts.scheme not in ("http", "https"):
-        raise UserError(f"--endpoint {name}: needs an http or https address (got {url!r})")
+        raise UserError(f"--endpoint {name}: needs an http or https address with a valid host (got {url!r})")
+    if not parts.path.isascii():
+        raise UserError(f"--endpoint {name}: needs a path of ASCII letters, others as %XX (got {url!r})")
     if parts.username is not None or parts.query or parts.fragment:
         # Not shown: it may be a secret.
         raise UserError(

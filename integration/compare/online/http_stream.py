@@ -13,6 +13,7 @@ from foredraft.integration.compare.online.endpoint import Endpoint
 
 DONE = "[DONE]"
 MAX_LINE = 1 << 20
+BROKEN_OFF = "the connection broke off in the middle of the answer"
 REFUSALS = (400, 413, 422)
 """The server will not take this request; another one it may."""
 
@@ -29,21 +30,34 @@ FAULTS = (OSError, http.client.HTTPException, StreamError)
 """What a server may do to a request."""
 
 
+def fault_text(endpoint: Endpoint, fault: Exception) -> str:
+    """A fault in words; those of ``http.client`` alone do not say what happened."""
+    if isinstance(fault, http.client.IncompleteRead):
+        return BROKEN_OFF
+    if isinstance(fault, http.client.BadStatusLine) and not isinstance(fault, ConnectionError):
+        return "what it answers is not HTTP"
+    return endpoint.shown(str(fault)) or type(fault).__name__
+
+
 def get_text(endpoint: Endpoint, path: str, timeout_s: float) -> str:
     """The body of a page.
+
+    Args:
+        timeout_s: for the whole of it.
 
     Raises:
         OSError: no connection, or too slow.
         http.client.HTTPException: not HTTP.
         StreamError: a status other than 200.
     """
+    deadline = time.perf_counter() + timeout_s
     connection = _connect(endpoint, timeout_s)
     try:
         connection.request("GET", urlsplit(endpoint.url).path + path, headers=_key_header(endpoint))
         response = connection.getresponse()
         if response.status != 200:
             raise StreamError(f"HTTP {response.status}")
-        return response.read().decode("utf-8", errors="replace")
+        return b"".join(_pieces(response, deadline)).decode("utf-8", errors="replace")
     finally:
         connection.close()
 
@@ -68,30 +82,37 @@ def post_events(
         response = connection.getresponse()
         if response.status != 200:
             kind = RefusedError if response.status in REFUSALS else StreamError
-            raise kind(endpoint.hide_key(f"HTTP {response.status}{_reason(response)}"))
+            raise kind(f"HTTP {response.status}{_reason(response)}")
         for line in _lines(response, deadline):
             data = line.decode("utf-8", errors="replace").strip()
             if data == f"data: {DONE}":
                 return
             if data.startswith("data:"):
-                yield _parsed(endpoint, data.removeprefix("data:"))
+                yield _parsed(data.removeprefix("data:"))
         raise StreamError("the stream ended before it was done")
     finally:
         connection.close()
 
 
 def _lines(response: http.client.HTTPResponse, deadline: float) -> Iterator[bytes]:
-    """As they come; a server that sends a letter now and then is given up as well."""
     rest = b""
-    while piece := response.read1(65536):
-        if time.perf_counter() > deadline:
-            raise StreamError("timed out")
+    for piece in _pieces(response, deadline):
         *whole, rest = (rest + piece).split(b"\n")
         yield from whole
         if len(rest) > MAX_LINE:
             raise StreamError("a line without an end")
     if rest:
         yield rest
+
+
+def _pieces(response: http.client.HTTPResponse, deadline: float) -> Iterator[bytes]:
+    """The body as it comes; a server that sends a letter now and then is given up as well."""
+    while piece := response.read1(65536):
+        if time.perf_counter() > deadline:
+            raise StreamError("timed out")
+        yield piece
+    if response.length:
+        raise StreamError(BROKEN_OFF)
 
 
 def _reason(response: http.client.HTTPResponse) -> str:
@@ -105,7 +126,7 @@ def _reason(response: http.client.HTTPResponse) -> str:
     return f": {message!s:.200}" if message else ""
 
 
-def _parsed(endpoint: Endpoint, data: str) -> dict[str, Any]:
+def _parsed(data: str) -> dict[str, Any]:
     try:
         event = json.loads(data)
     except (ValueError, RecursionError):
@@ -113,7 +134,7 @@ def _parsed(endpoint: Endpoint, data: str) -> dict[str, Any]:
     if not isinstance(event, dict):
         raise StreamError("an event that is no object")
     if "error" in event:
-        raise StreamError(endpoint.hide_key(f"the server says: {event['error']!s:.200}"))
+        raise StreamError(f"the server says: {event['error']!s:.200}")
     return event
 
 

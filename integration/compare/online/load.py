@@ -46,7 +46,7 @@ def serve_block(send: Send, requests: Sequence[OnlineRequest], load: Load, seed:
     futures: list[Future[tuple[Reply, float]]] = []
     arrived = []
     try:
-        for request, wait in zip(requests, _waits(load, requests, seed), strict=True):
+        for request, wait in zip(requests, arrival_times(load, requests, seed), strict=True):
             time.sleep(max(started + wait - time.perf_counter(), 0))
             arrived.append(time.perf_counter())
             futures.append(Future())
@@ -80,8 +80,8 @@ def _end(line: Line, num_threads: int) -> None:
         line.put(None)
 
 
-def _waits(load: Load, requests: Sequence[OnlineRequest], seed: int) -> list[float]:
-    """Seconds from the start to each arrival."""
+def arrival_times(load: Load, requests: Sequence[OnlineRequest], seed: int) -> list[float]:
+    """Seconds from the start of a block to each arrival."""
     if load.recorded:
         times = [request.arrival_s or 0.0 for request in requests]
         return [one - times[0] for one in times]

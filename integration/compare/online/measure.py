@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,8 @@ from foredraft.integration.compare.online.server_metrics import counts_between, 
 
 METRICS_TIMEOUT_S = 5.0
 WARM_UP_TOKENS = 8
+MIN_BLOCK_S = 10.0
+"""What a server has for a block, however little the budget leaves."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +30,31 @@ class Driver:
     plan: OnlinePlan
     models: Mapping[str, str]
 
-    def warm_up(self, requests: Sequence[OnlineRequest]) -> None:
-        """A short request each, so that what happens once is not measured."""
+    def warm_up(self, requests: Sequence[OnlineRequest], deadline: float) -> None:
+        """A short request each, so that what happens once is not measured.
+
+        Args:
+            deadline: as for ``measure``.
+        """
         for endpoint in self.plan.endpoints:
-            self._send(endpoint, replace(requests[0], max_tokens=WARM_UP_TOKENS))
+            self._send(endpoint, replace(requests[0], max_tokens=WARM_UP_TOKENS), _at_least(deadline))
 
     def measure(
-        self, cell: OnlineCell, number: int, requests: Sequence[OnlineRequest], names: Collection[str]
+        self,
+        cell: OnlineCell,
+        number: int,
+        requests: Sequence[OnlineRequest],
+        names: Collection[str],
+        deadline: float,
     ) -> OnlineBlock:
-        """Serve a block with the servers called ``names``, the baseline among them."""
+        """Serve a block with the servers called ``names``, the baseline among them.
+
+        Args:
+            deadline: on the clock of ``time.perf_counter``: requests fail that last longer, but each server
+                has ``MIN_BLOCK_S``.
+        """
         runs = {
-            endpoint.name: self._run(endpoint, cell, number, requests)
+            endpoint.name: self._run(endpoint, cell, number, requests, deadline)
             for endpoint in self.plan.turns(cell, number)
             if endpoint.name in names
         }
@@ -45,15 +62,27 @@ class Driver:
         return OnlineBlock(cell, number, [request.prompt_id for request in requests], ordered)
 
     def _run(
-        self, endpoint: Endpoint, cell: OnlineCell, number: int, requests: Sequence[OnlineRequest]
+        self,
+        endpoint: Endpoint,
+        cell: OnlineCell,
+        number: int,
+        requests: Sequence[OnlineRequest],
+        deadline: float,
     ) -> EndpointRun:
-        def send_one(request: OnlineRequest) -> Reply:
-            return self._send(endpoint, request)
-
         before = read_counts(endpoint, METRICS_TIMEOUT_S)
+        until = _at_least(deadline)
+
+        def send_one(request: OnlineRequest) -> Reply:
+            return self._send(endpoint, request, until)
+
         served = serve_block(send_one, requests, cell.load, self.plan.seed + number)
         after = read_counts(endpoint, METRICS_TIMEOUT_S) if before else None
         return EndpointRun(served, counts_between(before, after))
 
-    def _send(self, endpoint: Endpoint, request: OnlineRequest) -> Reply:
-        return send(endpoint, self.models[endpoint.name], request, self.plan.timeout_s)
+    def _send(self, endpoint: Endpoint, request: OnlineRequest, until: float) -> Reply:
+        timeout_s = min(self.plan.timeout_s, until - time.perf_counter())
+        return send(endpoint, self.models[endpoint.name], request, timeout_s)
+
+
+def _at_least(deadline: float) -> float:
+    return max(deadline, time.perf_counter() + MIN_BLOCK_S)

@@ -40,8 +40,10 @@ class OnlineRow(ServerLoad, CellRow):
     """The model asked for."""
     latency_s: Percentiles | None
     """Per request, from its arrival to its end."""
+    num_compared_texts: int | None
+    """Requests that both this server and the baseline answered; null where not all temperatures are 0."""
     num_equal_texts: int | None
-    """Requests whose text was that of the baseline; null where not all temperatures are 0."""
+    """Of these, those whose text was that of the baseline."""
     num_requests: int
     """Requests sent."""
     num_failed: int

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from foredraft.integration.compare.online.client import OnlineRequest
-from foredraft.integration.compare.online.plan import OnlinePlan, recorded_blocks
+from foredraft.integration.compare.online.load import arrival_times
+from foredraft.integration.compare.online.plan import OnlineCell, OnlinePlan, cell_requests, recorded_blocks
 from foredraft.integration.errors import UserError
 from foredraft.integration.traffic.records import TrafficRecord
 from foredraft.integration.traffic.synthetic import synthetic_text
@@ -51,26 +52,30 @@ def traffic_requests(
 
 
 def check_fits_budget(plan: OnlinePlan) -> None:
-    """Refuse recorded traffic of which not one block could be replayed to all servers.
+    """Refuse arrivals of which not one block could go to all servers.
 
     Raises:
-        UserError: its longest block takes more than the budget.
+        UserError: the longest block of recorded traffic, or the first one at a rate, takes more than the
+            budget.
     """
-    if not any(load.recorded for load in plan.loads):
-        return
-    longest = max(span_s(block) for requests in plan.requests.values() for block in recorded_blocks(requests))
-    needed = longest * len(plan.endpoints)
-    if needed > plan.budget_s:
-        raise UserError(
-            f"--budget: a block of the recorded traffic takes {needed:.0f} s for all servers, more than "
-            f"{plan.budget_s:g}; raise it, or --traffic-speed"
-        )
+    for cell in plan.cells():
+        needed = _span_s(plan, cell) * len(plan.endpoints)
+        if needed > plan.budget_s:
+            what, option = ("the recorded traffic", "--traffic-speed")
+            if not cell.load.recorded:
+                what, option = (f"requests at {cell.load.label}", "--rates")
+            raise UserError(
+                f"--budget: a block of {what} takes {needed:.0f} s for all servers, more than "
+                f"{plan.budget_s:g}; raise it, or {option}"
+            )
 
 
-def span_s(requests: Sequence[OnlineRequest]) -> float:
-    """Seconds from the first recorded arrival to the last."""
-    times = [request.arrival_s or 0.0 for request in requests]
-    return max(times) - min(times)
+def _span_s(plan: OnlinePlan, cell: OnlineCell) -> float:
+    """Seconds from the first arrival of a block to its last; 0 in a closed loop."""
+    if cell.load.recorded:
+        blocks = recorded_blocks(plan.requests[cell.workload])
+        return max(arrival_times(cell.load, block, plan.seed)[-1] for block in blocks)
+    return arrival_times(cell.load, next(cell_requests(plan, cell)), plan.seed)[-1]
 
 
 def digests(requests: Mapping[str, Sequence[OnlineRequest]]) -> dict[str, str]:

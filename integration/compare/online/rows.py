@@ -59,7 +59,7 @@ def _row(
         arrivals_per_s=cell.load.arrivals_per_s,
         recorded_arrivals=cell.load.recorded,
         temperature=cell.temperature,
-        num_equal_texts=_num_equal(endpoint.name, plan.baseline, blocks) if cell.temperature == 0 else None,
+        **_texts(endpoint.name, cell, blocks, plan),
         num_requests=sum(len(run.served.replies) for run in runs),
         num_failed=len(failures),
         num_refused=sum(run.num_refused for run in runs),
@@ -90,8 +90,9 @@ def _times(whole: Sequence[EndpointRun]) -> dict[str, Any]:
     """The figures of the blocks in which nothing failed."""
     replies = [reply for run in whole for reply in run.served.replies]
     seconds = sum(run.served.seconds for run in whole)
+    told = [run.num_tokens for run in whole if run.num_tokens is not None]
     return {
-        "tokens_per_s": sum(run.num_tokens for run in whole) / seconds if seconds else None,
+        "tokens_per_s": sum(told) / seconds if told and len(told) == len(whole) else None,
         "time_to_first_token_s": percentiles([reply.first_token_s for reply in replies]),
         "time_per_output_token_s": percentiles(_per_token(replies)),
         "latency_s": percentiles([latency for run in whole for latency in run.served.latencies]),
@@ -102,7 +103,7 @@ def _per_token(replies: Sequence[Reply]) -> list[float]:
     return [
         (reply.seconds - reply.first_token_s) / (reply.num_tokens - 1)
         for reply in replies
-        if reply.num_tokens > 1
+        if reply.num_tokens is not None and reply.num_tokens > 1
     ]
 
 
@@ -119,10 +120,15 @@ def _acceptance(runs: Sequence[EndpointRun]) -> dict[str, Any]:
     }
 
 
-def _num_equal(name: str, baseline: str, blocks: Sequence[OnlineBlock]) -> int:
-    pairs = [(block.runs[name], block.runs[baseline]) for block in blocks if name in block.runs]
-    return sum(
-        own.error is None and plain.error is None and own.text == plain.text
-        for run, plain_run in pairs
+def _texts(name: str, cell: OnlineCell, blocks: Sequence[OnlineBlock], plan: OnlinePlan) -> dict[str, Any]:
+    """How many texts were compared with the baseline's, and how many were equal."""
+    if cell.temperature != 0:
+        return {"num_compared_texts": None, "num_equal_texts": None}
+    runs = [(block.runs[name], block.runs[plan.baseline]) for block in blocks if name in block.runs]
+    pairs = [
+        (own.text, plain.text)
+        for run, plain_run in runs
         for own, plain in zip(run.served.replies, plain_run.served.replies, strict=True)
-    )
+        if own.error is None and plain.error is None
+    ]
+    return {"num_compared_texts": len(pairs), "num_equal_texts": sum(own == plain for own, plain in pairs)}

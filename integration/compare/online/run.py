@@ -46,4 +46,5 @@ def run_online(plan: OnlinePlan, files: Files) -> Ended:
     write_results(document, lambda: online_report_page(document), files)
     if before is not None and not num_common(before.results, document.results):
         print("--baseline: it has no cell and server in common with this run", file=sys.stderr)
-    return Ended(interrupted, regressed=bool(document.regressions))
+    compared = any(row.num_blocks for row in document.results if not row.is_baseline)
+    return Ended(interrupted, bool(document.regressions), compared)

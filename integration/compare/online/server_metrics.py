@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from foredraft.integration.compare.online.endpoint import Endpoint
 from foredraft.integration.compare.online.http_stream import FAULTS, get_text
@@ -79,8 +80,14 @@ def counts_between(before: DraftCounts | None, after: DraftCounts | None) -> Dra
         return DraftCounts(drafted, accepted)
     earlier = before.per_position + (0.0,) * (len(after.per_position) - len(before.per_position))
     places = [now - then for now, then in zip(after.per_position, earlier, strict=False)]
-    makes_sense = all(0 <= count <= drafts for count in places) and sum(places) <= accepted
-    return DraftCounts(drafted, accepted, drafts, tuple(places) if makes_sense else ())
+    return DraftCounts(drafted, accepted, drafts, tuple(places) if _fit(places, drafts, accepted) else ())
+
+
+def _fit(places: Sequence[float], drafts: float, accepted: float) -> bool:
+    """Whether the places can be: each is reached by way of the one before, and all together are the accepted
+    tokens, so that they say the same as the acceptance length."""
+    falls = all(later <= earlier for earlier, later in pairwise([drafts, *places]))
+    return falls and all(count >= 0 for count in places) and math.isclose(sum(places), accepted)
 
 
 def added(counts: Sequence[DraftCounts]) -> DraftCounts | None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foredraft.integration.compare.clock import Clock
 from foredraft.integration.compare.online.blocks import OnlineBlock, speedup
 from foredraft.integration.compare.online.client import OnlineRequest
+from foredraft.integration.compare.online.load import arrival_times
 from foredraft.integration.compare.online.measure import Driver
 from foredraft.integration.compare.online.plan import OnlineCell, OnlinePlan, cell_requests
-from foredraft.integration.compare.online.requests import span_s
 from foredraft.integration.compare.progress import ProgressLine
 from foredraft.integration.compare.statistics.estimate import RatioEstimate
 from foredraft.integration.compare.statistics.looks import LOOKS
@@ -89,15 +90,17 @@ def _measure(
 ) -> OnlineBlock | None:
     """The next block of a cell; ``None`` if the budget does not hold it."""
     names = {driver.plan.baseline, *state.open_names}
+    arrivals = arrival_times(state.cell.load, requests, driver.plan.seed + len(state.blocks))
     expected = state.blocks[-1].seconds if state.blocks else 0.0
-    if state.cell.load.recorded:
-        expected = max(expected, span_s(requests) * len(names))
+    expected = max(expected, arrivals[-1] * len(names))
     if not clock.allows(expected):
         return None
+    # A block may take longer than the one before it, but a server that hangs does not hold the run.
+    deadline = time.perf_counter() + max(clock.seconds_left, 2 * expected)
     if not state.warm:
-        driver.warm_up(requests)
+        driver.warm_up(requests, deadline)
         state.warm = True
-    return driver.measure(state.cell, len(state.blocks), requests, names)
+    return driver.measure(state.cell, len(state.blocks), requests, names, deadline)
 
 
 def _take(plan: OnlinePlan, state: _CellState, block: OnlineBlock) -> None:
@@ -120,6 +123,14 @@ def _is_judged(ratio: RatioEstimate | None, plan: OnlinePlan) -> bool:
     return ratio is not None and is_clear(ratio.interval(plan.interval_level), plan.min_effect)
 
 
+def _is_of_use(block: OnlineBlock, name: str) -> bool:
+    """Whether it can be compared, or could but for prompts that are given to nobody again."""
+    failures = block.runs[name].failures
+    if failures:
+        return len(failures) == block.runs[name].num_refused
+    return block.speed(name) is not None
+
+
 def _is_gone(name: str, blocks: Sequence[OnlineBlock]) -> bool:
-    newest = [block.runs[name] for block in blocks[-MAX_FAILED_BLOCKS:] if name in block.runs]
-    return len(newest) == MAX_FAILED_BLOCKS and all(len(run.failures) > run.num_refused for run in newest)
+    newest = [_is_of_use(block, name) for block in blocks[-MAX_FAILED_BLOCKS:] if name in block.runs]
+    return len(newest) == MAX_FAILED_BLOCKS and not any(newest)

@@ -27,6 +27,10 @@ CAPTION = (
 )
 TIMES = ("first token", "p95", "p99", "per token", "p95", "p99", "request", "p95", "p99")
 MAX_PLACES = 5
+NO_COUNTS = (
+    "its numbers of tokens (usage.completion_tokens) are missing or impossible, so it has no tokens/s; "
+    "--rates compares latencies"
+)
 
 
 def print_online(document: OnlineDocument, console: Console) -> None:
@@ -43,7 +47,7 @@ def print_online(document: OnlineDocument, console: Console) -> None:
     console.print(CAPTION, style="dim")
     for note in online_notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
-    print_advice(document.recommendation, document.regressions, console)
+    print_advice(document, console)
 
 
 def online_notes(rows: Sequence[OnlineRow]) -> list[str]:
@@ -100,9 +104,11 @@ def _notes(row: OnlineRow) -> list[str]:
         found.append(f"{where}: no block could be compared")
     elif not row.is_baseline and row.num_blocks < MIN_BLOCKS:
         found.append(f"{where}: {few_blocks(row.num_blocks)}; raise --budget for more")
-    served = row.num_requests - row.num_failed
-    if not row.is_baseline and row.num_equal_texts is not None and row.num_equal_texts < served:
-        found.append(f"{where}: {row.num_equal_texts} of {served} texts equal those of the first server")
+    if row.latency_s is not None and row.tokens_per_s is None:
+        found.append(f"{where}: {NO_COUNTS}")
+    equal, compared = row.num_equal_texts, row.num_compared_texts
+    if not row.is_baseline and equal is not None and compared is not None and equal < compared:
+        found.append(f"{where}: {equal} of {compared} texts equal those of the first server")
     return found
 
 

@@ -126,17 +126,18 @@ class Regression(Part):
     """Name of the prompt set."""
     conditions: list[str]
     """Load and temperature, in words."""
-    what: Literal["slower than before", "output differs now"]
+    what: Literal["slower than before", "output differs now", "cannot be compared now"]
     """What got worse."""
     before: float
     """Speedup then."""
-    now: float
-    """Speedup now."""
+    now: float | None
+    """Speedup now; null where nothing could be compared."""
 
     @property
     def sentence(self) -> str:
         where = ", ".join([self.workload, self.config, *self.conditions])
-        return f"{where}: {self.what} ({self.before:.2f}x, now {self.now:.2f}x)"
+        now = "none" if self.now is None else f"{self.now:.2f}x"
+        return f"{where}: {self.what} ({self.before:.2f}x, now {now})"
 
 
 class Design(Part):

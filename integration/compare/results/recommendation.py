@@ -65,9 +65,9 @@ def recommendation(
         overall: over the workloads; empty where there is only one.
         pairs: who beats whom.
     """
-    rated: Sequence[ComparedRow] = overall or [row for row in rows if not row.is_baseline]
+    rated: Sequence[ComparedRow] = overall or [row for row in rows if not row.is_baseline and row.num_blocks]
     if not rated:
-        return f"Nothing was compared with {words.baseline}, so there is no advice."
+        return f"Nothing could be compared with {words.baseline}, so there is no advice."
     wrong = list(dict.fromkeys(row.name for row in rows if row.verdict == "output differs"))
     choices = _choices([row for row in rated if row.name not in wrong], _beaten(pairs))
     sentences = [_advice(choice, words) for choice in choices]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,15 +25,30 @@ def read_result(path: Path, kind: type[Document]) -> Document:
         UserError: it cannot be read, or is no result of this version.
     """
     try:
-        return kind.model_validate_json(path.read_bytes())
+        text = path.read_bytes()
+        found = json.loads(text)
     except OSError as error:
         raise UserError(f"--baseline: {str(path)!r}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"--baseline: {str(path)!r} is not JSON, so no result that --json wrote") from None
+    then, now = _mode(found if isinstance(found, dict) else {}), _mode(kind.model_fields)
+    if then not in (None, now):
+        raise UserError(f"--baseline: {str(path)!r} is of the other mode: it compares {then}, this run {now}")
+    try:
+        return kind.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors()[0]
-        field = ".".join(str(part) for part in fault["loc"])
+        field = ".".join(str(part) for part in fault["loc"]) or "as a whole"
         raise UserError(
             f"--baseline: {str(path)!r} is no result of this version of compare: {field}: {fault['msg']}"
         ) from None
+
+
+def _mode(fields: Container[str]) -> str | None:
+    """What a document compares, by its fields; ``None`` where it is none."""
+    if "configs" in fields:
+        return "configurations"
+    return "servers" if "max_tokens" in fields else None
 
 
 def regressions(before: Sequence[CellRow], now: Sequence[CellRow]) -> list[Regression]:
@@ -56,6 +72,8 @@ def num_common(before: Sequence[CellRow], now: Sequence[CellRow]) -> int:
 
 
 def _worse(before: CellRow, now: CellRow) -> list[str]:
+    if before.num_blocks and not now.num_blocks:
+        return ["cannot be compared now"]
     found = []
     if now.verdict == "output differs" and before.verdict != "output differs":
         found.append("output differs now")
@@ -76,7 +94,7 @@ def _regression(before: CellRow, now: CellRow, what: str) -> Regression:
         "conditions": list(now.conditions),
         "what": what,
         "before": before.speedup,
-        "now": now.speedup,
+        "now": now.speedup if now.num_blocks else None,
     }
     return Regression.model_validate(values)
 

@@ -58,7 +58,7 @@ def print_results(document: ResultDocument, console: Console) -> None:
         console.print(VLLM_CAPTION, style="dim")
     for note in notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
-    print_advice(document.recommendation, document.regressions, console)
+    print_advice(document, console)
 
 
 def notes(rows: Sequence[ResultRow]) -> list[str]:

@@ -9,7 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from foredraft.integration.compare.results.base import HeadToHead, ManyWorkloadsRow, Regression, Speedup
+from foredraft.integration.compare.results.base import (
+    ComparisonDocument,
+    HeadToHead,
+    ManyWorkloadsRow,
+    Speedup,
+)
 
 VERDICT_STYLES = {
     "faster": "bold green",
@@ -71,9 +76,11 @@ def few_blocks(num_blocks: int) -> str:
     return f"{'one block' if num_blocks == 1 else f'{num_blocks} blocks'} give no interval"
 
 
-def print_advice(advice: str, regressions: Sequence[Regression] | None, console: Console) -> None:
-    """The paragraph, and what is worse than before."""
+def print_advice(document: ComparisonDocument, console: Console) -> None:
+    """The paragraph, whether blocks are missing, and what is worse than before."""
     console.print()
-    console.print(advice, markup=False, highlight=False)
-    for one in regressions or ():
+    if document.interrupted:
+        console.print("interrupted, blocks are missing", style="bold yellow")
+    console.print(document.recommendation, markup=False, highlight=False)
+    for one in document.regressions or ():
         console.print(f"REGRESSION: {one.sentence}", style="bold red", markup=False, highlight=False)

@@ -21,7 +21,9 @@ class FakeServer:
         refuses: it takes no request that holds this text.
         dies_after: requests; then it answers 500.
         drafts: whether its metrics count 4 drafted tokens a request, of which 3 are accepted.
-        fault: "" or what goes wrong: "status", "garbage", "cut", "error_event", "empty", "no_usage", "shape".
+        fault: "" or what goes wrong: "status", "garbage", "cut", "error_event", "empty", "no_usage", "shape",
+            "escape", "dribble" (pages come letter by letter), "short" (pages end before they should).
+        usage: the number of tokens that it tells; ``None`` = two a word, no more than were asked for.
         delay_s: before each word.
         bodies: of all requests for a completion.
         in_flight: now, and ``most_in_flight`` at any time.
@@ -30,6 +32,7 @@ class FakeServer:
     def __init__(self) -> None:
         self.text = "one two three four"
         self.fault = ""
+        self.usage: Any = None
         self.delay_s = 0.0
         self.models = ["toy"]
         self.key = self.refuses = ""
@@ -85,8 +88,9 @@ class FakeServer:
                     piece = {"delta": {"content": f"{word} "}} if "messages" in body else {"text": f"{word} "}
                     self._event({"choices": [piece]})
                 if server.fault != "no_usage":
-                    usage = {"completion_tokens": 2 * len(server.text.split())}
-                    self._event({"choices": [], "usage": usage})
+                    count = min(2 * len(server.text.split()), body["max_tokens"])
+                    usage = count if server.usage is None else server.usage
+                    self._event({"choices": [], "usage": {"completion_tokens": usage}})
                 self.wfile.write(b"data: [DONE]\n\n")
 
             def _event(self, event: dict[str, Any]) -> None:
@@ -97,7 +101,12 @@ class FakeServer:
 
             def _answer(self, text: str, status: int = 200) -> None:
                 self.send_response(status)
+                if server.fault == "short":
+                    self.send_header("Content-Length", str(len(text) + 1))
                 self.end_headers()
+                while server.fault == "dribble":
+                    self.wfile.write(b" ")
+                    time.sleep(0.05)
                 self.wfile.write(text.encode())
 
             def log_message(self, format: str, *arguments: Any) -> None:
@@ -133,6 +142,7 @@ FAULTY_LINES = {
     "garbage": "data: {not json\n\n",
     "shape": 'data: {"choices": 7}\n\n',
     "list": "data: [1]\n\n",
+    "escape": 'data: {"error": "\\u001b[31mred\\u0007"}\n\n',
     "error_event": 'data: {"error": "out of memory"}\n\n',
 }
 

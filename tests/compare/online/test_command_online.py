@@ -72,12 +72,6 @@ def test_options_of_the_other_mode_are_refused(
     assert f"{option[0]}: means nothing with --endpoint" in str(result.exception)
 
 
-def test_rates_without_servers_are_refused(workload_file: Path) -> None:
-    result = run("--workload", str(workload_file), "--rates", "1")
-    assert isinstance(result.exception, UserError)
-    assert "--rates: means nothing without --endpoint" in str(result.exception)
-
-
 def short_run(servers: tuple[Any, Any], workload_file: Path, *arguments: str) -> Result:
     return run(
         *endpoints(servers),
@@ -119,6 +113,8 @@ def test_ctrl_c_writes_what_is_complete(
     result = short_run(servers, workload_file, "--json", str(out))
     assert result.exit_code == 130
     assert out.exists() == bool(num_blocks)
+    told = "interrupted, blocks are missing" if num_blocks else "interrupted before the first block"
+    assert told in " ".join(result.output.split())
     if num_blocks:
         document = json.loads(out.read_text())
         assert document["interrupted"] is True
@@ -177,7 +173,69 @@ def test_a_result_of_the_other_mode_is_refused(
     old.write_text(make_document([]).model_dump_json())
     result = short_run(servers, workload_file, "--baseline", str(old))
     assert isinstance(result.exception, UserError)
-    assert "is no result of this version of compare" in str(result.exception)
+    assert "is of the other mode: it compares configurations, this run servers" in str(result.exception)
+
+
+@pytest.mark.parametrize("dead", [[0], [1], [0, 1]])
+def test_where_nothing_could_be_compared_there_is_no_advice(
+    servers: tuple[Any, Any], workload_file: Path, tmp_path: Path, dead: list[int]
+) -> None:
+    """A dead baseline was recommended, with exit code 0."""
+    out = tmp_path / "out.json"
+    for place in dead:
+        servers[place].fault = "status"
+    result = short_run(servers, workload_file, "--json", str(out))
+    assert result.exit_code == 3, result.output
+    assert "nothing could be compared" in result.stderr
+    advice = json.loads(out.read_text())["recommendation"]
+    assert advice == "Nothing could be compared with plain (the first server), so there is no advice."
+
+
+def test_a_server_that_fails_now_is_a_regression(
+    servers: tuple[Any, Any], workload_file: Path, tmp_path: Path
+) -> None:
+    """It counted as 1.0x, and the gate was green."""
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    assert short_run(servers, workload_file, "--json", str(old)).exit_code == 0
+    servers[1].fault = "status"
+    result = short_run(servers, workload_file, "--baseline", str(old), "--json", str(new))
+    assert result.exit_code == 1, result.output
+    assert "ours, 2 in flight, temperature 0: cannot be compared now" in " ".join(result.stdout.split())
+    document = json.loads(new.read_text())
+    jsonschema.validate(document, kept_schema("online.schema.json"), jsonschema.Draft202012Validator)
+    (found,) = document["regressions"]
+    assert (found["config"], found["now"]) == ("ours", None)
+    assert found["before"] > 1
+
+
+def test_a_rate_whose_first_block_exceeds_the_budget_is_refused(
+    servers: tuple[Any, Any], workload_file: Path
+) -> None:
+    result = run(*endpoints(servers), "--workload", str(workload_file), "--rates", "0.01", "--budget", "4")
+    assert isinstance(result.exception, UserError)
+    message = str(result.exception)
+    assert "--budget: a block of requests at 0.01/s takes " in message
+    assert message.endswith(" s for all servers, more than 4; raise it, or --rates")
+    assert servers[0].bodies == []
+
+
+def test_half_a_letter_does_not_lose_the_run(
+    servers: tuple[Any, Any], workload_file: Path, tmp_path: Path
+) -> None:
+    files = [tmp_path / name for name in ("out.json", "out.html", "run.journal")]
+    options = zip(("--json", "--html", "--journal"), map(str, files), strict=True)
+    servers[1].text = "one \ud800 three four"
+    result = short_run(servers, workload_file, *(part for pair in options for part in pair))
+    assert result.exit_code == 0, result.output
+    assert all(file.exists() for file in files)
+
+
+def test_the_page_says_what_was_not_checked(
+    servers: tuple[Any, Any], workload_file: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "out.html"
+    assert short_run(servers, workload_file, "--html", str(page)).exit_code == 0
+    assert "<dt>output above temperature 0</dt><dd>the law was not checked; at 0 texts" in page.read_text()
 
 
 def test_too_few_blocks_are_told(servers: tuple[Any, Any], workload_file: Path) -> None:
@@ -198,7 +256,7 @@ def test_the_key_is_sent_and_is_nowhere_else(
     result = short_run(
         servers, workload_file, "--api-key-env", "MY_KEY", *(part for pair in options for part in pair)
     )
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 3, "all was refused"
     assert "***" in result.stdout, "the server repeated the key"
     assert "SECRET" not in result.output
     assert not any("SECRET" in file.read_text() for file in files)

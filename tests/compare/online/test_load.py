@@ -8,7 +8,7 @@ import pytest
 
 from foredraft.integration.compare.load import Load
 from foredraft.integration.compare.online.client import OnlineRequest, Reply
-from foredraft.integration.compare.online.load import Served, _waits, serve_block
+from foredraft.integration.compare.online.load import Served, arrival_times, serve_block
 
 REQUESTS = [OnlineRequest(str(number), (), 1, 0.0, number) for number in range(12)]
 MANY = REQUESTS[:1] * 2000
@@ -41,9 +41,9 @@ def test_a_closed_loop_is_full_and_never_more() -> None:
 
 def test_arrivals_are_random_and_the_same_for_every_server() -> None:
     load = Load(8, arrivals_per_s=100.0)
-    waits = _waits(load, MANY, seed=1)
-    assert waits == _waits(load, MANY, seed=1)
-    assert waits != _waits(load, MANY, seed=2)
+    waits = arrival_times(load, MANY, seed=1)
+    assert waits == arrival_times(load, MANY, seed=1)
+    assert waits != arrival_times(load, MANY, seed=2)
     # The mean of 2000 exponential gaps of 0.01 s has a standard deviation of 0.00022 s.
     assert abs(waits[-1] / 1999 - 0.01) < 0.0011
 
@@ -83,4 +83,4 @@ def test_a_fault_of_ours_is_not_swallowed() -> None:
 
 def test_recorded_arrivals_begin_with_the_first_of_the_block() -> None:
     requests = [replace(REQUESTS[0], arrival_s=at) for at in (5.0, 5.25, 7.0)]
-    assert _waits(Load(8, recorded=True), requests, seed=1) == [0.0, 0.25, 2.0]
+    assert arrival_times(Load(8, recorded=True), requests, seed=1) == [0.0, 0.25, 2.0]

@@ -1,6 +1,7 @@
 """Whole online comparisons of small servers on this machine."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from foredraft.integration.compare.online.plan import (
 from foredraft.integration.compare.online.requests import prompt_requests, traffic_requests
 from foredraft.integration.compare.online.rows import online_overall_rows, online_rows
 from foredraft.integration.compare.online.session import MAX_FAILED_BLOCKS, run_online_comparison
+from foredraft.integration.compare.online.table import online_notes
 from foredraft.integration.compare.progress import progress_line
 from foredraft.integration.compare.statistics.looks import LOOKS
 from foredraft.integration.traffic.records import TrafficRecord
@@ -161,6 +163,54 @@ def test_a_slow_server_fails_its_blocks(servers: tuple[Any, Any], plan: OnlinePl
     plan = replace(plan, timeout_s=0.25)
     _, other = online_rows(measured(plan), plan, MODELS)
     assert (other.num_blocks, other.first_error) == (0, "timed out")
+
+
+def test_a_server_that_hangs_does_not_hold_the_run(
+    servers: tuple[Any, Any], plan: OnlinePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request had 300 s, whatever the budget."""
+    monkeypatch.setattr(measure_module, "MIN_BLOCK_S", 0.3)
+    servers[1].delay_s = 30
+    started = time.monotonic()
+    (block,) = measured(replace(plan, budget_s=0.5))
+    assert time.monotonic() - started < 5
+    assert block.runs["b"].failures == ["timed out"] * 4
+    assert block.runs["a"].failures == [], "it has its own time"
+
+
+def test_a_first_block_of_arrivals_that_exceeds_the_budget_does_not_begin(plan: OnlinePlan) -> None:
+    assert measured(replace(plan, loads=at_rates([0.01]), budget_s=5.0)) == []
+
+
+@pytest.mark.parametrize("usage", [10**9, True])
+@pytest.mark.parametrize("place", [0, 1])
+def test_without_believable_counts_tokens_per_s_are_not_compared(
+    servers: tuple[Any, Any], plan: OnlinePlan, usage: object, place: int
+) -> None:
+    servers[place].usage = usage
+    blocks = measured(plan)
+    assert len(blocks) == MAX_FAILED_BLOCKS
+    rows = online_rows(blocks, plan, MODELS)
+    assert (rows[1].num_blocks, rows[1].num_failed, rows[1].speedup_low) == (0, 0, None)
+    assert (rows[place].tokens_per_s, rows[place].time_per_output_token_s) == (None, None)
+    assert rows[place].latency_s is not None
+    assert "tokens (usage.completion_tokens) are missing or impossible" in " ".join(online_notes(rows))
+
+
+def test_latencies_need_no_counts(servers: tuple[Any, Any], plan: OnlinePlan) -> None:
+    servers[0].fault = servers[1].fault = "no_usage"
+    servers[1].delay_s = 0.02
+    plan = replace(plan, loads=at_rates([200.0]))
+    _, other = online_rows(measured(plan), plan, MODELS)
+    assert (other.verdict, other.tokens_per_s) == ("slower", None)
+
+
+def test_texts_are_compared_where_both_answered(servers: tuple[Any, Any], plan: OnlinePlan) -> None:
+    """All texts of a server counted as unequal where the baseline had failed."""
+    servers[0].fault = "cut"
+    rows = online_rows(measured(plan), plan, MODELS)
+    assert (rows[1].num_compared_texts, rows[1].num_equal_texts) == (0, 0)
+    assert "texts equal" not in " ".join(online_notes(rows))
 
 
 def test_several_workloads_have_a_row_over_all(servers: tuple[Any, Any], plan: OnlinePlan) -> None:

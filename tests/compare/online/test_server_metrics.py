@@ -62,13 +62,17 @@ def test_a_page_that_does_not_tell_gives_none(page: str) -> None:
         ),
         (DraftCounts(10, 5, 4, (3,)), DraftCounts(30, 15, 10, (10,)), DraftCounts(20, 10, 6, ())),
         (DraftCounts(10, 5, 4, (3,)), DraftCounts(30, 15, 10, (2,)), DraftCounts(20, 10, 6, ())),
+        (DraftCounts(0, 0, 0), DraftCounts(20, 10, 6, (4, 6)), DraftCounts(20, 10, 6)),
+        (DraftCounts(0, 0, 0), DraftCounts(20, 10, 6, (5, 1)), DraftCounts(20, 10, 6)),
+        (DraftCounts(0, 0, 0), DraftCounts(20, 10, 6, (6, 5)), DraftCounts(20, 10, 6)),
         (DraftCounts(10, 5, 40, (3,)), DraftCounts(30, 15, 10, (9,)), DraftCounts(20, 10)),
     ],
 )
 def test_what_happened_in_between(
     before: DraftCounts | None, after: DraftCounts | None, drafts: DraftCounts | None
 ) -> None:
-    """A server that began anew in the middle, or a rate above 1, gives no figure instead of a wrong one."""
+    """A server that began anew in the middle, a rate above 1, or places that rise or do not add up to what
+    was accepted, give no figure instead of a wrong one."""
     assert counts_between(before, after) == drafts
 
 

@@ -39,6 +39,18 @@ def test_without_an_interval_nothing_is_called(make_row: MakeRow) -> None:
     assert regressions([unknown], [make_row("ngram", 0.01, half_width=0.001)]) == []
 
 
+def test_what_cannot_be_compared_now_is_worse(make_row: MakeRow) -> None:
+    """A row without a block has a speedup of 1 that means nothing."""
+    unknown = {"num_blocks": 0, "speedup_low": None, "speedup_high": None}
+    dead = make_row("ngram", 1.0, **unknown)
+    (found,) = regressions([make_row("ngram", 2.0)], [dead])
+    assert (found.what, found.now) == ("cannot be compared now", None)
+    assert found.sentence.endswith("cannot be compared now (2.00x, now none)")
+    assert regressions([dead], [dead]) == []
+    (found,) = regressions([make_row("none", 1.0)], [make_row("none", 1.0, **unknown)])
+    assert found.config == "none"
+
+
 def test_a_written_result_can_be_read(
     make_row: MakeRow, make_document: Callable[..., ResultDocument], tmp_path: Path
 ) -> None:
@@ -47,11 +59,23 @@ def test_a_written_result_can_be_read(
     assert read_result(tmp_path / "old.json", ResultDocument) == document
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 1, "results": []}'])
-def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("7", "no result of this version of compare: as a whole: "),
+        ("[]", "no result of this version of compare: as a whole: "),
+        ("{}", "no result of this version of compare: head_to_head: "),
+        ('{"schema_version": 1, "results": []}', "no result of this version of compare: schema_version: "),
+        ('{"max_tokens": 8, "results": []}', "of the other mode: it compares servers, this run config"),
+    ],
+)
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str, named: str) -> None:
     path = tmp_path / "old.json"
     path.write_text(text)
-    with pytest.raises(UserError, match=r"--baseline: .*old\.json"):
+    with pytest.raises(UserError, match=rf"--baseline: .*old\.json' is {named}"):
         read_result(path, ResultDocument)
 
 
