@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import ComparePlan, proposer_configs
+from foredraft.integration.compare.results.base import HeadToHead
 from foredraft.integration.compare.results.document import design, offline_words
 from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
@@ -216,3 +217,20 @@ def workload_file(tmp_path: Path) -> Path:
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(f'{{"id": "p{n}", "turns": ["abcabcabc{n}"]}}\n' for n in range(3)))
     return path
+
+
+@pytest.fixture
+def draft_beats_ngram() -> HeadToHead:
+    """Two against one another, with round figures."""
+    return HeadToHead(
+        config="draft",
+        against="ngram",
+        conditions=["batch 1", "temperature 0"],
+        num_workloads=1,
+        speedup=1.33,
+        speedup_low=1.25,
+        speedup_high=1.42,
+        standard_error=0.01,
+        freedom=5,
+        verdict="faster",
+    )

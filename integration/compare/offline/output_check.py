@@ -6,7 +6,7 @@ a pass over one, and where two tokens are about equally likely that can flip the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -18,6 +18,8 @@ from foredraft.integration.config import Config
 from foredraft.proposers.decoder import Decoder, Tokens
 
 OutputsEqual = Literal["near_tie"] | bool
+
+Measure = Callable[[Sequence[int], int, int], tuple[float, float]]
 
 ROW = 0
 
@@ -89,15 +91,8 @@ class OutputChecker:
         self, prompt_ids: Sequence[int], expected: Sequence[int], actual: Sequence[int]
     ) -> Difference | None:
         """See ``Checker``."""
-        position = first_difference(expected, actual)
-        if position is None:
-            return None
-        if position >= min(len(expected), len(actual)):
-            return Difference(position, None, None, near_tie=False)
-        prefix = [*prompt_ids, *expected[:position]]
-        gap, rounding = self.measure(prefix, expected[position], actual[position])
-        near_tie = self.dtype != torch.float32 and gap <= 2 * rounding
-        return Difference(position, gap, rounding, near_tie)
+        is_float32 = self.dtype == torch.float32
+        return compare_outputs(prompt_ids, expected, actual, self.measure, is_float32=is_float32)
 
     def measure(self, prefix: Sequence[int], expected: int, actual: int) -> tuple[float, float]:
         """Logit gap of two tokens after ``prefix``, and the rounding of the logits there."""
@@ -131,6 +126,30 @@ class OutputChecker:
 def promises_equal_tokens(config: Config, temperature: float, dtype: torch.dtype) -> bool:
     """The same of the embedded engine, whose verifier draws alike with and without drafts."""
     return temperature == 0 or (dtype == torch.float32 and config.proposer in SEED_EXACT_PROPOSERS)
+
+
+def compare_outputs(
+    prompt_ids: Sequence[int],
+    expected: Sequence[int],
+    actual: Sequence[int],
+    measure: Measure,
+    *,
+    is_float32: bool,
+) -> Difference | None:
+    """The first difference between two outputs of a prompt; ``None`` if they are equal.
+
+    Args:
+        measure: of a prefix and two tokens after it, the gap of their logits and the rounding there.
+        is_float32: then rounding excuses nothing.
+    """
+    position = first_difference(expected, actual)
+    if position is None:
+        return None
+    if position >= min(len(expected), len(actual)):
+        return Difference(position, None, None, near_tie=False)
+    prefix = [*prompt_ids, *expected[:position]]
+    gap, rounding = measure(prefix, expected[position], actual[position])
+    return Difference(position, gap, rounding, near_tie=not is_float32 and gap <= 2 * rounding)
 
 
 def first_difference(expected: Sequence[int], actual: Sequence[int]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foredraft.integration.compare.offline.output_check import Difference, first_difference
+from foredraft.integration.compare.offline.output_check import Difference, compare_outputs
 from foredraft.integration.config import Config
 from foredraft.integration.engine import Engine, PositionLogprobs
 from foredraft.integration.sampling_params import MAX_LOGPROBS, SamplingParams
@@ -37,15 +37,8 @@ class VllmChecker:
     def compare(
         self, prompt_ids: Sequence[int], expected: Sequence[int], actual: Sequence[int]
     ) -> Difference | None:
-        """The first difference between two outputs of a prompt; ``None`` if they are equal."""
-        position = first_difference(expected, actual)
-        if position is None:
-            return None
-        if position >= min(len(expected), len(actual)):
-            return Difference(position, None, None, near_tie=False)
-        prefix = [*prompt_ids, *expected[:position]]
-        gap, rounding = self.measure(prefix, expected[position], actual[position])
-        return Difference(position, gap, rounding, near_tie=not self.is_float32 and gap <= 2 * rounding)
+        """See ``Checker``."""
+        return compare_outputs(prompt_ids, expected, actual, self.measure, is_float32=self.is_float32)
 
     def measure(self, prefix: Sequence[int], expected: int, actual: int) -> tuple[float, float]:
         """Gap of two tokens after ``prefix``, and how much log-probabilities there change with the pass."""

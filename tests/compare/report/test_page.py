@@ -151,20 +151,10 @@ def test_dark_mode_and_phones_are_provided_for(make_row: MakeRow, make_document:
     assert 'content="width=device-width, initial-scale=1"' in page
 
 
-def test_pairs_are_a_table_of_the_page(make_row: MakeRow, make_document: MakeDocument) -> None:
+def test_pairs_are_a_table_of_the_page(
+    make_row: MakeRow, make_document: MakeDocument, draft_beats_ngram: HeadToHead
+) -> None:
     rows = [make_row("none", 1.0), make_row("ngram", 1.5), make_row("draft", 2.0)]
-    pair = HeadToHead(
-        config="draft",
-        against="ngram",
-        conditions=["batch 1", "temperature 0"],
-        num_workloads=1,
-        speedup=1.33,
-        speedup_low=1.25,
-        speedup_high=1.42,
-        standard_error=0.01,
-        freedom=5,
-        verdict="faster",
-    )
     assert "One against the other" not in report_page(make_document(rows))
-    page = report_page(make_document(rows, head_to_head=[pair]))
+    page = report_page(make_document(rows, head_to_head=[draft_beats_ngram]))
     assert "<td>1.33x</td><td>1.25</td><td>1.42</td>" in page.replace("\n", "")

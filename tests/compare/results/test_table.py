@@ -87,20 +87,10 @@ def test_nothing_measured_prints_nothing(make_document: MakeDocument) -> None:
     assert printed(make_document([])) == ""
 
 
-def test_pairs_have_a_table_of_their_own(make_row: MakeRow, make_document: MakeDocument) -> None:
+def test_pairs_have_a_table_of_their_own(
+    make_row: MakeRow, make_document: MakeDocument, draft_beats_ngram: HeadToHead
+) -> None:
     rows = [make_row("none", 1.0), make_row("ngram", 1.5), make_row("draft", 2.0)]
-    pair = HeadToHead(
-        config="draft",
-        against="ngram",
-        conditions=["batch 1", "temperature 0"],
-        num_workloads=1,
-        speedup=1.33,
-        speedup_low=1.25,
-        speedup_high=1.42,
-        standard_error=0.01,
-        freedom=5,
-        verdict="faster",
-    )
     line = "batch 1, temperature 0 draft ngram 1.33x 1.25 1.42 faster"
-    assert line in one_line(make_document(rows, head_to_head=[pair]))
+    assert line in one_line(make_document(rows, head_to_head=[draft_beats_ngram]))
     assert "one against the other" not in printed(make_document(rows))
