@@ -43,7 +43,7 @@ def print_online(document: OnlineDocument, console: Console) -> None:
     console.print(CAPTION, style="dim")
     for note in online_notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
-    print_advice(document.recommendation, document.regressions, console)
+    print_advice(document, console)
 
 
 def online_notes(rows: Sequence[OnlineRow]) -> list[str]:

@@ -9,15 +9,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from foredraft.integration.compare.results.base import HeadToHead, ManyWorkloadsRow, Regression, Speedup
+from foredraft.integration.compare.results.base import (
+    ComparisonDocument,
+    HeadToHead,
+    ManyWorkloadsRow,
+    Speedup,
+)
 
 VERDICT_STYLES = {
     "faster": "bold green",
     "slower": "bold red",
     "output differs": "bold red",
     "no difference shown": "yellow",
+    "too few blocks": "yellow",
 }
-_VERDICT_WORDS = {"no difference shown": "no diff.", "output differs": "WRONG"}
+_VERDICT_WORDS = {"no difference shown": "no diff.", "too few blocks": "too few", "output differs": "WRONG"}
 
 
 def overall_table(rows: Sequence[ManyWorkloadsRow]) -> Table:
@@ -71,9 +77,11 @@ def few_blocks(num_blocks: int) -> str:
     return f"{'one block' if num_blocks == 1 else f'{num_blocks} blocks'} give no interval"
 
 
-def print_advice(advice: str, regressions: Sequence[Regression] | None, console: Console) -> None:
-    """The paragraph, and what is worse than before."""
+def print_advice(document: ComparisonDocument, console: Console) -> None:
+    """The paragraph, what is worse than before, and what could not be held against it."""
     console.print()
-    console.print(advice, markup=False, highlight=False)
-    for one in regressions or ():
+    console.print(document.recommendation, markup=False, highlight=False)
+    for note in document.baseline_notes or ():
+        console.print(f"--baseline: {note}", style="yellow", markup=False, highlight=False)
+    for one in document.regressions or ():
         console.print(f"REGRESSION: {one.sentence}", style="bold red", markup=False, highlight=False)

@@ -13,7 +13,7 @@ from foredraft.integration.compare.statistics.verdict import is_clear, speed_ver
         ((0.5, 0.995), "no difference shown", False),
         ((0.97, 1.04), "no difference shown", True),
         ((0.94, 1.04), "no difference shown", False),
-        (None, "no difference shown", False),
+        (None, "too few blocks", False),
     ],
 )
 def test_verdicts(interval: tuple[float, float] | None, verdict: str, clear: bool) -> None:
