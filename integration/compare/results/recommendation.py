@@ -118,9 +118,7 @@ def _choice(conditions: Conditions, rated: Sequence[ComparedRow], beaten: Beaten
 def _advice(choice: _Choice, words: Words) -> str:
     where = f"At {' and '.join(choice.conditions)}"
     if not choice.is_known:
-        return (
-            f"{where}, too few blocks were measured to tell anything from {words.baseline}: measure longer."
-        )
+        return f"{where}, too few blocks were measured to tell anything: measure longer."
     if choice.best is None:
         best = words.label(words.baseline_name)
         return f"{where}, nothing was shown to be faster than {words.baseline}: run {best}."

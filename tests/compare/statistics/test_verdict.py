@@ -30,6 +30,11 @@ def test_looks_come_in_order_and_end() -> None:
     assert list(LOOKS) == sorted(set(LOOKS))
 
 
+@pytest.mark.parametrize("num_blocks", range(LOOKS[-1] + 1))
+def test_the_look_at_the_end_of_the_budget_is_among_those_counted(num_blocks: int) -> None:
+    assert len({look for look in LOOKS if look <= num_blocks} | {num_blocks}) <= len(LOOKS)
+
+
 def test_the_error_is_shared_between_comparisons_and_looks() -> None:
     assert interval_level(1, 1) == 0.95
     assert 1 - interval_level(24, 8) == pytest.approx(0.05 / 192)
