@@ -15,6 +15,7 @@ from foredraft.integration.compare.plan import (
     split_lists,
 )
 from foredraft.integration.config_sources import LoadedConfig
+from foredraft.integration.errors import UserError
 
 
 def compare_offline(loaded: LoadedConfig, options: CompareOptions) -> Ended:
@@ -33,6 +34,8 @@ def compare_offline(loaded: LoadedConfig, options: CompareOptions) -> Ended:
     plan = _plan(loaded, options)
     if plan.engine == "vllm":
         refuse({"--check-law": options.check_law}, "with --engine vllm, whose logits cannot be asked for")
+    if options.check_law and not any(plan.temperatures):
+        raise UserError("--check-law: means nothing at temperature 0 alone; give one above 0")
     request_params(loaded.config, loaded.config.sampling.temperature, seed=0)
     files = Files.of(options)
     files.check()

@@ -30,11 +30,23 @@ class Files:
         """Try out what will be written.
 
         Raises:
-            UserError: a file that cannot be written.
+            UserError: a file that cannot be written, or is asked for twice.
         """
+        self._check_distinct()
         for option, path in {"--json": self.json, "--html": self.html, "--journal": self.journal}.items():
             if path is not None:
                 check_writable(path, option)
+
+    def _check_distinct(self) -> None:
+        """One would overwrite the other; pipes and devices take several."""
+        asked = {"--json": self.json, "--html": self.html, "--journal": self.journal}
+        taken: dict[Path, str] = {}
+        for option, path in (asked | {"--baseline": self.baseline}).items():
+            if path is None or (path.exists() and not path.is_file()):
+                continue
+            other = taken.setdefault(path.resolve(), option)
+            if other != option:
+                raise UserError(f"{option}: {str(path)!r} is the file of {other} as well; each needs its own")
 
 
 @dataclass(frozen=True)

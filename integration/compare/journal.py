@@ -1,20 +1,23 @@
 """The blocks of a run, kept as they are done, so that a killed run can go on where it was.
 
 One JSON object a line: first what the run measures, then a block each. A line that a kill has cut off counts
-as not written.
+as not written. One run at a time holds the file.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from foredraft.integration.compare.progress import ProgressLine, progress_line
+from foredraft.integration.compare.results.provenance import commit
 from foredraft.integration.errors import UserError
 
 
@@ -36,10 +39,10 @@ class Journal(Generic[Block]):
 
     Args:
         kind: class of the blocks.
-        measured: what two runs must have in common for their blocks to belong together.
+        measured: what two runs must have in common for their blocks to belong together; so is the code.
 
     Raises:
-        UserError: the file is of another run, no journal, or cannot be read or written.
+        UserError: the file is of another run, in use, no journal, or cannot be read or written.
     """
 
     def __init__(self, path: Path, kind: type[Block], measured: Mapping[str, Any]) -> None:
@@ -47,30 +50,57 @@ class Journal(Generic[Block]):
         self._blocks: TypeAdapter[Block] = TypeAdapter(kind)
         self._path = path
         try:
-            lines = _whole_lines(path)
-            if lines:
-                self._read(lines, measured)
-            else:
-                lines = [json.dumps({"measured": measured}).encode() + b"\n"]
-            # Written anew: a line that was cut off must not become the beginning of the next one.
-            path.write_bytes(b"".join(lines))
+            self._file = path.open("a+b")
         except OSError as error:
             raise UserError(f"--journal: {str(path)!r}: {error.strerror}") from None
+        try:
+            self._take_over({"code": f"{version('foredraft')} {commit()}", **measured})
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another run have the file."""
+        self._file.close()
 
     def add(self, block: Block) -> None:
         """Keep a block; one that is there already is not written again."""
         if (block.cell, block.number) in self.finished:
             return
         self.finished[block.cell, block.number] = block
-        with self._path.open("ab") as file:
-            file.write(self._blocks.dump_json(block) + b"\n")
+        self._file.write(self._blocks.dump_json(block) + b"\n")
+        self._file.flush()
+
+    def _take_over(self, measured: Mapping[str, Any]) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"--journal: {str(self._path)!r} is in use by another run") from None
+        self._file.seek(0)
+        lines = self._file.read().splitlines(keepends=True)
+        cut_off = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+        first = json.dumps({"measured": measured}).encode() + b"\n"
+        if lines:
+            self._read(lines, measured)
+        elif not first.startswith(cut_off):
+            raise self._no_journal()
+        # Else the line that was cut off would become the beginning of the next one.
+        self._file.truncate(sum(map(len, lines)))
+        if not lines:
+            self._file.write(first)
+            self._file.flush()
+
+    def _no_journal(self) -> UserError:
+        return UserError(f"--journal: {str(self._path)!r} is no journal of a comparison")
 
     def _read(self, lines: Sequence[bytes], measured: Mapping[str, Any]) -> None:
         try:
             there = json.loads(lines[0])["measured"]
+            if not isinstance(there, dict):
+                raise TypeError("measured is no object")
             blocks = [self._blocks.validate_json(line) for line in lines[1:]]
         except (ValueError, KeyError, TypeError, ValidationError):
-            raise UserError(f"--journal: {str(self._path)!r} is no journal of a comparison") from None
+            raise self._no_journal() from None
         changed = [name for name in measured if there.get(name) != measured[name]]
         if changed:
             raise UserError(
@@ -78,11 +108,6 @@ class Journal(Generic[Block]):
                 "differ); give the same options, or another file"
             )
         self.finished = {(block.cell, block.number): block for block in blocks}
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return lines[:-1] if lines and not lines[-1].endswith(b"\n") else lines
 
 
 def collect_blocks(
@@ -108,4 +133,7 @@ def collect_blocks(
         if not blocks:
             print("interrupted before the first block was complete: there is no result", file=sys.stderr)
         return blocks, True
+    finally:
+        if journal:
+            journal.close()
     return blocks, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from foredraft.integration.cli_engine import EngineOption, VllmOptions
 from foredraft.integration.compare.plan import DEFAULT_BUDGET_S
 from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
+from foredraft.integration.errors import UserError
 
 DEFAULT_WORKLOADS = ["chat", "code_edit", "copy_heavy", "summarize_quotes"]
 DEFAULT_BATCH_SIZES = "1,8"
@@ -44,22 +46,19 @@ Temperatures = Annotated[
     str | None,
     typer.Option(metavar="LIST", help="Several in one run, such as 0,0.8. Default: that of --temperature."),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Prompts per workload at most.", metavar="PROMPTS")]
+Limit = Annotated[int | None, typer.Option(help="Prompts per workload at most.", metavar="PROMPTS")]
 Budget = Annotated[
-    float, typer.Option(min=1, metavar="SECONDS", help="No block begins that would end later than this.")
+    float, typer.Option(metavar="SECONDS", help="No block begins that would end later than this.")
 ]
 Repeats = Annotated[
     int | None,
     typer.Option(
-        min=1,
         metavar="TIMES",
         help="Serve each prompt so often and look once at the end, whatever the verdict and the time. "
         "Default: until each verdict is clear or the budget is spent.",
     ),
 ]
-MinEffect = Annotated[
-    float, typer.Option(min=0, max=1, metavar="SHARE", help="Differences below this are not called.")
-]
+MinEffect = Annotated[float, typer.Option(metavar="SHARE", help="Differences below this are not called.")]
 CheckLaw = Annotated[
     bool,
     typer.Option(
@@ -113,7 +112,7 @@ Traffic = Annotated[
 ]
 TrafficSpeed = Annotated[
     float,
-    typer.Option(min=0.001, metavar="FACTOR", help="With --traffic: requests arrive so much faster."),
+    typer.Option(metavar="FACTOR", help="With --traffic: requests arrive so much faster."),
 ]
 ModelNames = Annotated[
     list[str],
@@ -136,7 +135,11 @@ ApiKeys = Annotated[
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What the command line says beside the configuration; the help of each is with its type."""
+    """What the command line says beside the configuration; the help of each is with its type.
+
+    Raises:
+        UserError: a number out of range.
+    """
 
     proposers: Proposers = None
     variants: Variants = field(default_factory=list)
@@ -161,3 +164,17 @@ class CompareOptions:
     traffic_speed: TrafficSpeed = 1.0
     model_names: ModelNames = field(default_factory=list)
     api_keys: ApiKeys = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # Not by typer: it does not say what was given, and lets NaN through where only one bound is set.
+        _check_range("--limit", self.limit, 1)
+        _check_range("--repeats", self.repeats, 1)
+        _check_range("--budget", self.budget, 1)
+        _check_range("--min-effect", self.min_effect, 0, 1)
+        _check_range("--traffic-speed", self.traffic_speed, 0.001)
+
+
+def _check_range(option: str, value: float | None, low: float, high: float = math.inf) -> None:
+    if value is not None and not low <= value <= high:
+        allowed = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
+        raise UserError(f"{option}: should be {allowed} (got {value:g})")

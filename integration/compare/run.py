@@ -12,16 +12,16 @@ from rich.console import Console
 from foredraft.integration.compare.files import Ended, Files, write_results
 from foredraft.integration.compare.journal import Journal, collect_blocks
 from foredraft.integration.compare.offline.backends import embedded_backend, vllm_backend
-from foredraft.integration.compare.offline.identity import measured_what
+from foredraft.integration.compare.offline.identity import measured_what, workload_digests
 from foredraft.integration.compare.offline.law_check import check_law_controls
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.prompts import encode_prompts, load_workloads
-from foredraft.integration.compare.offline.session import run_comparison
+from foredraft.integration.compare.offline.session import check_arrivals_fit, run_comparison
 from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.compare.report.offline import report_page
 from foredraft.integration.compare.results.document import RunFacts, result_document
 from foredraft.integration.compare.results.model import ResultDocument
-from foredraft.integration.compare.results.regressions import num_common, read_result
+from foredraft.integration.compare.results.regressions import check_same_requests, num_common, read_result
 from foredraft.integration.compare.results.table import print_results
 
 
@@ -39,7 +39,11 @@ def run(plan: ComparePlan, files: Files) -> Ended:
     backend = vllm_backend(plan) if plan.engine == "vllm" else embedded_backend(plan)
     max_len = plan.base.engine.max_model_len or backend.max_len
     prompts = {name: encode_prompts(each, backend.tokenizer, max_len) for name, each in workloads.items()}
+    workloads_now = workload_digests(plan, prompts)
+    if before is not None:
+        check_same_requests(before.workloads, workloads_now)
     bench = backend.build(prompts)
+    check_arrivals_fit(bench.plan, prompts)
     _say_what_is_left_out(plan, bench.plan)
     ran = backend.environment
     measured = measured_what(bench.plan, prompts, ran)
@@ -47,7 +51,7 @@ def run(plan: ComparePlan, files: Files) -> Ended:
     blocks, interrupted = collect_blocks(partial(run_comparison, bench, prompts), journal)
     num_cells = len(bench.plan.cells(prompts))
     seconds = time.monotonic() - started
-    facts = RunFacts(num_cells, ran, started_at, seconds, interrupted, before)
+    facts = RunFacts(num_cells, ran, started_at, seconds, interrupted, before, workloads_now)
     document = result_document(blocks, bench.plan, facts)
     print_results(document, Console())
     write_results(document, lambda: report_page(document), files)

@@ -27,6 +27,8 @@ def traffic(
     prompts only at VLLM_LOGGING_LEVEL=DEBUG), and JSONL records in the form
     of OpenAI's requests. Lines that are neither are counted.
     """
+    if out.resolve() == log.resolve():
+        raise UserError(f"--out: {str(out)!r} is the log itself, which must not be overwritten")
     check_writable(out, "--out")
     try:
         with log.open(encoding="utf-8", errors="replace") as lines:

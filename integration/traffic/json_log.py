@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.traffic.log_times import json_seconds
-from foredraft.integration.traffic.outcome import LeftOut
+from foredraft.integration.traffic.outcome import BAD_VALUE, LeftOut
 from foredraft.integration.traffic.records import Message, TrafficRecord
 from foredraft.integration.workloads.json_lines import parse_json
 
@@ -21,7 +21,6 @@ TIME_KEYS = ("arrival_s", "timestamp", "time", "ts", "created", "created_at")
 BODY_KEYS = ("body", "request")
 
 NOT_TEXT = "a request that is more than text (images, tools, several prompts)"
-BAD_VALUE = "a request with a value out of range"
 
 
 def read_json_line(line: str) -> TrafficRecord | LeftOut | None:
@@ -35,6 +34,13 @@ def read_json_line(line: str) -> TrafficRecord | LeftOut | None:
     body = next((row[key] for key in BODY_KEYS if isinstance(row.get(key), dict)), row)
     if not {"messages", "prompt", "prompt_tokens"} & body.keys():
         return None
+    try:
+        return _record(row, body)
+    except ValidationError:
+        return LeftOut(BAD_VALUE)
+
+
+def _record(row: Mapping[str, Any], body: Mapping[str, Any]) -> TrafficRecord | LeftOut:
     prompt = _prompt(body)
     if prompt is None:
         return LeftOut(NOT_TEXT)
@@ -44,10 +50,7 @@ def read_json_line(line: str) -> TrafficRecord | LeftOut | None:
         "temperature": body.get("temperature"),
         "arrival_s": _arrival(row, body),
     }
-    try:
-        return TrafficRecord.model_validate(values | prompt)
-    except ValidationError:
-        return LeftOut(BAD_VALUE)
+    return TrafficRecord.model_validate(values | prompt)
 
 
 def _prompt(body: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,11 +47,17 @@ class LogClock:
 
 
 def json_seconds(value: Any) -> float | None:
-    """Seconds since 1970 from a number (seconds or milliseconds) or an ISO 8601 text; else ``None``."""
+    """Seconds since 1970 from a number (seconds or milliseconds) or an ISO 8601 text; else ``None``.
+
+    Infinite where a number is beyond what a float holds.
+    """
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return value / 1000 if value > MILLISECONDS_FROM else float(value)
+        try:
+            return value / 1000 if value > MILLISECONDS_FROM else float(value)
+        except OverflowError:
+            return math.inf
     if not isinstance(value, str):
         return None
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BAD_VALUE = "a request with a value out of range"
+
 
 @dataclass(frozen=True)
 class LeftOut:

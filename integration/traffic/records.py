@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from foredraft.integration.errors import UserError
-from foredraft.integration.workloads.json_lines import numbered_lines, parse_json
+from foredraft.integration.workloads.json_lines import has_lone_surrogate, numbered_lines, parse_json
+
+
+def _whole(text: str) -> str:
+    if has_lone_surrogate(text):
+        raise ValueError("a lone surrogate, which is no character")
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
 
 
 class _Strict(BaseModel):
@@ -18,8 +28,8 @@ class _Strict(BaseModel):
 class Message(_Strict):
     """One turn of a chat."""
 
-    role: str
-    content: str
+    role: Text
+    content: Text
 
 
 class TrafficRecord(_Strict):
@@ -33,7 +43,7 @@ class TrafficRecord(_Strict):
     """
 
     messages: tuple[Message, ...] | None = Field(default=None, min_length=1)
-    prompt: str | None = Field(default=None, min_length=1)
+    prompt: Text | None = Field(default=None, min_length=1)
     prompt_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     max_tokens: int | None = Field(default=None, ge=1, le=10_000_000)
     temperature: float | None = Field(default=None, ge=0)
@@ -99,4 +109,5 @@ def _record(path: Path, number: int, line: str) -> TrafficRecord:
     except ValidationError as error:
         fault = error.errors()[0]
         field = ".".join(str(part) for part in fault["loc"])
-        raise UserError(f"{where}: {f'{field}: ' if field else ''}{fault['msg']}") from None
+        got = f" (got {fault['input']!r:.80})" if field else ""
+        raise UserError(f"{where}: {f'{field}: ' if field else ''}{fault['msg']}{got}") from None

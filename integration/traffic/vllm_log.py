@@ -15,8 +15,10 @@ from __future__ import annotations
 import ast
 import re
 
+from pydantic import ValidationError
+
 from foredraft.integration.traffic.log_times import LogClock
-from foredraft.integration.traffic.outcome import LeftOut
+from foredraft.integration.traffic.outcome import BAD_VALUE, LeftOut
 from foredraft.integration.traffic.records import TrafficRecord
 
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
@@ -58,7 +60,10 @@ class VllmLog:
         if text is not None:
             tokens = _OLD_TOKENS.search(re.sub(_TEXT, "''", rest))
             prompt = _text(text), _num_ids(tokens.group(1)) if tokens else None
-        return _record(kind, re.sub(_TEXT, "''", rest), prompt, arrival)
+        try:
+            return _record(kind, re.sub(_TEXT, "''", rest), prompt, arrival)
+        except ValidationError:
+            return LeftOut(BAD_VALUE)
 
 
 def _record(kind: str, params: str, prompt: Prompt, arrival: float | None) -> TrafficRecord | LeftOut:

@@ -9,6 +9,7 @@ from foredraft.integration.errors import UserError
 from foredraft.integration.traffic.command import traffic
 from foredraft.integration.traffic.convert import UNKNOWN, convert
 from foredraft.integration.traffic.json_log import NOT_TEXT
+from foredraft.integration.traffic.outcome import BAD_VALUE
 from foredraft.integration.traffic.records import Message, TrafficRecord, read_traffic
 from foredraft.integration.traffic.vllm_log import NO_GENERATION, NO_PROMPT
 
@@ -148,3 +149,33 @@ def test_what_was_left_out_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read: No such file"):
         traffic(tmp_path / "none.log", tmp_path / "out.jsonl")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        r'{"messages": [{"role": "user", "content": "a\ud800"}]}',
+        r'{"prompt": "a\ud800"}',
+        '{"prompt": "a", "timestamp": 1%s}' % ("0" * 400),
+        '{"prompt": "a", "timestamp": -1%s}' % ("0" * 400),
+        received("cmpl-1", max_tokens=0),
+        received("cmpl-2"),
+    ],
+)
+def test_a_bad_value_costs_its_line_not_the_log(tmp_path: Path, bad: str) -> None:
+    log, out = tmp_path / "server.log", tmp_path / "traffic.jsonl"
+    before = [details("cmpl-1", "x"), details("cmpl-2", "y\ud800")]
+    log.write_text("\n".join([*before, bad, '{"prompt": "good"}']))
+    found = convert([*before, bad, '{"prompt": "good"}'], "log", lengths_only=False)
+    assert found.left_out == {BAD_VALUE: 1}
+    traffic(log, out)
+    assert [record.prompt for record in read_traffic(out)] == ["good"]
+
+
+def test_the_log_is_not_overwritten(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text('{"prompt": "x"}\n')
+    (tmp_path / "link.log").symlink_to(log)
+    with pytest.raises(UserError, match=r"--out: .*is the log itself"):
+        traffic(log, tmp_path / "link.log")
+    assert log.read_text() == '{"prompt": "x"}\n'

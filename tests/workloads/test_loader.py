@@ -63,6 +63,8 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
         ('{"turns": ["a", 3]}', "turns must be a list of texts"),
         ('{"turns": []}', "at least one text"),
         ('{"turns": ["a", " "]}', "no empty one"),
+        (r'{"turns": ["a", "b\ud800"]}', "a lone surrogate, which is no character, in 'b"),
+        (r'{"turns": ["a"], "id": "\udc00"}', "a lone surrogate"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, line: str, message: str) -> None:

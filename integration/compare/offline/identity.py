@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,4 +28,16 @@ def measured_what(
         "vllm_options": dict(plan.vllm_options),
         "seed": plan.seed,
         "environment": dict(environment),
+    }
+
+
+def workload_digests(plan: ComparePlan, prompts: Mapping[str, Sequence[Prompt]]) -> dict[str, str]:
+    """Per workload a fingerprint of all that is asked, but for temperatures and seeds: equal ones, equal
+    requests."""
+    sampling = plan.base.sampling.model_dump(mode="json", exclude={"temperature", "seed"})
+    return {
+        name: hashlib.sha256(
+            repr([sampling, *((one.prompt_id, one.token_ids) for one in chosen)]).encode()
+        ).hexdigest()
+        for name, chosen in prompts.items()
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foredraft.integration.compare.clock import Clock
-from foredraft.integration.compare.offline.blocks import blocks_in_passes, cell_blocks
+from foredraft.integration.compare.offline.blocks import block_arrivals, blocks_in_passes, cell_blocks
 from foredraft.integration.compare.offline.measure import Bench, MeasuredBlock
 from foredraft.integration.compare.offline.open_pairs import hardly_checked_names, open_names
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
@@ -15,6 +15,7 @@ from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.progress import ProgressLine
 from foredraft.integration.compare.statistics.looks import LOOKS
 from foredraft.integration.compare.variants import BASELINE
+from foredraft.integration.errors import UserError
 
 Finished = Mapping[tuple[Cell, int], MeasuredBlock]
 """Blocks of an earlier run, by cell and number."""
@@ -75,6 +76,25 @@ def run_comparison(
             yield block
 
 
+def check_arrivals_fit(plan: ComparePlan, prompts: Mapping[str, Sequence[Prompt]]) -> None:
+    """Refuse arrivals at rates of which the first block of a cell takes more than the budget.
+
+    Raises:
+        UserError: there is such a cell.
+    """
+    if plan.repeats is not None:
+        return
+    for cell in plan.cells(prompts):
+        requests = next(cell_blocks(plan, cell, prompts[cell.workload]))
+        arrivals = block_arrivals(plan, cell, 0, len(requests)) or [0.0]
+        needed = arrivals[-1] * len(plan.configs)
+        if needed > plan.budget_s:
+            raise UserError(
+                f"--budget: a block at --rates {cell.arrivals_per_s:g} takes {needed:.0f} s for all "
+                f"configurations, more than {plan.budget_s:g}; raise it, or the rate"
+            )
+
+
 def _states(plan: ComparePlan, prompts: Mapping[str, Sequence[Prompt]]) -> list[_CellState]:
     names = [name for name in plan.configs if name != BASELINE]
     states = []
@@ -90,9 +110,11 @@ def _measure(
     bench: Bench, state: _CellState, requests: Sequence[CompareRequest], clock: Clock
 ) -> MeasuredBlock | None:
     """The next block of a cell; ``None`` if the budget does not hold it."""
-    if not clock.allows(state.expected_seconds):
+    names = {BASELINE, *state.open_names}
+    arrivals = block_arrivals(bench.plan, state.cell, len(state.blocks), len(requests)) or [0.0]
+    if not clock.allows(max(state.expected_seconds, arrivals[-1] * len(names))):
         return None
     if not state.warm:
         bench.warm_up(requests, state.cell.batch_size)
         state.warm = True
-    return bench.measure(state.cell, len(state.blocks), requests, {BASELINE, *state.open_names})
+    return bench.measure(state.cell, len(state.blocks), requests, names)

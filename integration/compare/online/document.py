@@ -15,9 +15,8 @@ from foredraft.integration.compare.results.base import Design, HeadToHead
 from foredraft.integration.compare.results.head_to_head import Judging, Met, head_to_head_rows
 from foredraft.integration.compare.results.provenance import command_line, commit, machine
 from foredraft.integration.compare.results.recommendation import Words, recommendation
-from foredraft.integration.compare.results.regressions import regressions
+from foredraft.integration.compare.results.regressions import regressions, unheld
 from foredraft.integration.compare.statistics.looks import LOOKS
-from foredraft.integration.errors import UserError
 
 CHECKED = "the law was not checked; at 0 texts were compared, which rounding may change on a server"
 PREFIX_CACHE = "as each server keeps it: start all with or all without"
@@ -51,6 +50,7 @@ def online_document(blocks: Sequence[OnlineBlock], plan: OnlinePlan, facts: Onli
         head_to_head=pairs,
         recommendation=recommendation(rows, overall, pairs, _words(plan)),
         regressions=None if facts.before is None else regressions(facts.before.results, rows),
+        baseline_notes=None if facts.before is None else unheld(facts.before.results, rows),
         design=_design(plan),
         max_tokens=plan.max_tokens,
         workloads=digests(plan.requests),
@@ -73,18 +73,6 @@ def _pairs(blocks: Sequence[OnlineBlock], rows: Sequence[OnlineRow], plan: Onlin
     names = [endpoint.name for endpoint in plan.endpoints[1:]]
     judging = Judging(plan.interval_level, plan.min_effect)
     return head_to_head_rows([met(row) for row in rows if row.is_baseline], names, judging)
-
-
-def check_same_requests(before: OnlineDocument, plan: OnlinePlan) -> None:
-    """Refuse to compare results of unequal workloads.
-
-    Raises:
-        UserError: a workload of the same name held other requests then.
-    """
-    now = digests(plan.requests)
-    unequal = [name for name, digest in now.items() if before.workloads.get(name, digest) != digest]
-    if unequal:
-        raise UserError(f"--baseline: workload {unequal[0]!r} held other requests or lengths then")
 
 
 def _words(plan: OnlinePlan) -> Words:

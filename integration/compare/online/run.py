@@ -13,15 +13,16 @@ from foredraft.integration.compare.files import Ended, Files, write_results
 from foredraft.integration.compare.journal import Journal, collect_blocks
 from foredraft.integration.compare.online.blocks import OnlineBlock
 from foredraft.integration.compare.online.client import find_model
-from foredraft.integration.compare.online.document import OnlineFacts, check_same_requests, online_document
+from foredraft.integration.compare.online.document import OnlineFacts, online_document
 from foredraft.integration.compare.online.identity import measured_online
 from foredraft.integration.compare.online.measure import Driver
 from foredraft.integration.compare.online.model import OnlineDocument
 from foredraft.integration.compare.online.plan import OnlinePlan
+from foredraft.integration.compare.online.requests import digests
 from foredraft.integration.compare.online.session import run_online_comparison
 from foredraft.integration.compare.online.table import print_online
 from foredraft.integration.compare.report.online import online_report_page
-from foredraft.integration.compare.results.regressions import num_common, read_result
+from foredraft.integration.compare.results.regressions import check_same_requests, num_common, read_result
 
 FIRST_ANSWER_TIMEOUT_S = 30.0
 
@@ -35,7 +36,7 @@ def run_online(plan: OnlinePlan, files: Files) -> Ended:
     started_at, started = datetime.now(UTC), time.monotonic()
     before = read_result(files.baseline, OnlineDocument) if files.baseline else None
     if before is not None:
-        check_same_requests(before, plan)
+        check_same_requests(before.workloads, digests(plan.requests))
     models = {one.name: find_model(one, FIRST_ANSWER_TIMEOUT_S) for one in plan.endpoints}
     measured = measured_online(plan, models)
     journal = Journal(files.journal, OnlineBlock, measured) if files.journal else None

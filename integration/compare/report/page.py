@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from foredraft.integration.compare.report.markup import Markup, element, joined
 from foredraft.integration.compare.report.tables import design_text, facts_list, head_to_head_table
-from foredraft.integration.compare.results.base import ComparisonDocument, HeadToHead, Regression
+from foredraft.integration.compare.results.base import ComparisonDocument, HeadToHead
 
 MANY_ROWS = 80
 """From here on the long parts are folded."""
@@ -52,7 +52,7 @@ def make_page(document: ComparisonDocument, content: Content) -> str:
         element("h1", "foredraft compare"),
         element("p", _subtitle(document, content.subtitle), class_="faint"),
         element("p", document.recommendation, class_="advice"),
-        *_regressions(document.regressions),
+        *_regressions(document),
         *[part for section in content.sections for part in _section(section, is_long)],
         *_pairs(document.head_to_head),
         element("h2", "All figures"),
@@ -101,13 +101,14 @@ def _folded(summary: str, content: Markup, is_long: bool) -> Markup:
     return element("details", element("summary", summary), content) if is_long else content
 
 
-def _regressions(found: Sequence[Regression] | None) -> list[Markup]:
-    if found is None:
+def _regressions(document: ComparisonDocument) -> list[Markup]:
+    if document.regressions is None:
         return []
-    if not found:
-        return [element("p", "Nothing is worse than in the result compared with.")]
-    items = [element("li", one.sentence) for one in found]
-    return [element("h2", "Worse than before"), element("ul", *items, class_="bad")]
+    unknown = [element("p", f"Of the result compared with: {one}.") for one in document.baseline_notes or ()]
+    if not document.regressions:
+        return [element("p", "Nothing was shown to be worse than in the result compared with."), *unknown]
+    items = [element("li", one.sentence) for one in document.regressions]
+    return [element("h2", "Worse than before"), element("ul", *items, class_="bad"), *unknown]
 
 
 def _notes(found: Sequence[str]) -> list[Markup]:
@@ -129,6 +130,6 @@ def _facts(document: ComparisonDocument) -> Mapping[str, str]:
         "smallest effect called": f"{design.min_effect:.1%}",
         "level of each interval": f"{design.interval_level:.4%}, so that all hold together with 95 %",
         "prefix cache": design.prefix_cache,
-        "output above temperature 0": design.sampled_output,
+        "output check": design.sampled_output,
         **{name: str(value) for name, value in document.environment.items() if value is not None},
     }

@@ -20,7 +20,13 @@ from foredraft.integration.compare.results.model import ResultRow
 
 Row = TypeVar("Row", bound=CellRow)
 PHASES = ("propose", "forward", "sample", "rest")
-VERDICT_SIGNS = {"faster": "▲", "slower": "▼", "no difference shown": "≈", "output differs": "✗ wrong,"}
+VERDICT_SIGNS = {
+    "faster": "▲",
+    "slower": "▼",
+    "no difference shown": "≈",
+    "too few blocks": "?",
+    "output differs": "✗ wrong,",
+}
 
 
 def overall_cards(overall: Sequence[ManyWorkloadsRow], names: Sequence[str]) -> list[Markup]:
@@ -108,7 +114,7 @@ def _marks(rows: Sequence[ComparedRow], names: Sequence[str]) -> list[IntervalMa
 def _note(row: ComparedRow) -> str:
     sign = VERDICT_SIGNS[row.verdict] if row.verdict else ""
     if row.speedup_low is None or row.speedup_high is None:
-        return f"{sign} {row.speedup:.2f}x, no interval"
+        return f"{sign} {row.speedup:.2f}x, too few blocks"
     return f"{sign} {row.speedup:.2f}x ({row.speedup_low:.2f} to {row.speedup_high:.2f})"
 
 

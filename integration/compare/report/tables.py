@@ -16,7 +16,13 @@ HEADINGS = (
 )
 PAIR_HEADINGS = ("condition", "name", "against", "ratio", "from", "to", "verdict")
 TEXT_HEADINGS = ("workload", "condition", "config", "name", "against", "server", "verdict", "output")
-VERDICT_CLASSES = {"faster": "good", "slower": "bad", "output differs": "bad", "no difference shown": "open"}
+VERDICT_CLASSES = {
+    "faster": "good",
+    "slower": "bad",
+    "output differs": "bad",
+    "no difference shown": "open",
+    "too few blocks": "open",
+}
 OUTPUT_WORDS = {True: "equal", "near_tie": "near-tie", False: "differs", None: "law not checked"}
 
 
@@ -119,6 +125,8 @@ def _output_word(row: ResultRow) -> str:
         return "law wrong"
     if row.outputs_equal is None and row.law_p_value is not None:
         return "law holds"
+    if row.outputs_equal is None and row.law_tokens is not None:
+        return "too few tokens for the law"
     return OUTPUT_WORDS[row.outputs_equal]
 
 

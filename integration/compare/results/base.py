@@ -156,7 +156,7 @@ class Design(Part):
     prefix_cache: str
     """How prompts that begin alike were treated."""
     sampled_output: str
-    """What was checked where the temperature is above 0."""
+    """What was checked of the outputs, most of all above temperature 0."""
 
 
 class ComparisonDocument(Part):
@@ -170,6 +170,8 @@ class ComparisonDocument(Part):
     """What to run, in a paragraph."""
     regressions: list[Regression] | None
     """Against ``--baseline``; null without one."""
+    baseline_notes: list[str] | None
+    """What could not be held against ``--baseline``, and what had other options then; null without one."""
     design: Design
     """How it was measured."""
     environment: dict[str, Any]

@@ -70,7 +70,9 @@ class ResultRow(EngineLoad, CellRow):
     """Where the outputs part; null where they do not."""
     law_p_value: float | None
     """How likely sampled tokens this far from the target's law are, over all cells of the configuration at
-    this temperature; null where it was not checked."""
+    this temperature; null where it was not checked, or in too few tokens."""
+    law_tokens: int | None
+    """How many tokens were held against the law, over the same cells; null where it was not checked."""
     ideal_speedup: float | None
     """Speedup of the decoding steps if, at this acceptance, drafting and the target pass were all that costs:
     tokens per step over (T_verify + T_draft) / T_1 (Leviathan et al., 2023); null for the baseline, and where
@@ -113,3 +115,5 @@ class ResultDocument(ComparisonDocument):
     """Over all workloads; empty where there is only one."""
     configs: dict[str, dict[str, Any]]
     """Every option of each configuration."""
+    workloads: dict[str, str]
+    """Per workload the SHA-256 of what was asked: results of unequal requests are not compared."""

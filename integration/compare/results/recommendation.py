@@ -45,11 +45,12 @@ Conditions = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Choice:
-    """What to run under one condition; ``best`` is ``None`` where nothing was faster."""
+    """What to run under one condition; ``best`` is ``None`` where nothing was faster, or nothing is known."""
 
     conditions: Conditions
     best: ComparedRow | None
     rivals: list[str]
+    is_known: bool = True
 
 
 def recommendation(
@@ -103,7 +104,7 @@ def _choice(conditions: Conditions, rated: Sequence[ComparedRow], beaten: Beaten
     """The best of those that no other one beats; who is not beaten by it either is a rival."""
     faster = [row for row in rated if row.verdict == "faster"]
     if not faster:
-        return _Choice(conditions, None, [])
+        return _Choice(conditions, None, [], is_known=any(row.verdict != "too few blocks" for row in rated))
     unbeaten = [
         row for row in faster if not any((conditions, row.name, one.name) in beaten for one in faster)
     ]
@@ -116,8 +117,11 @@ def _choice(conditions: Conditions, rated: Sequence[ComparedRow], beaten: Beaten
 
 def _advice(choice: _Choice, words: Words) -> str:
     where = f"At {' and '.join(choice.conditions)}"
+    if not choice.is_known:
+        return f"{where}, too few blocks were measured to tell anything: measure longer."
     if choice.best is None:
-        return f"{where}, nothing was shown to be faster than {words.baseline}: run {words.baseline_name}."
+        best = words.label(words.baseline_name)
+        return f"{where}, nothing was shown to be faster than {words.baseline}: run {best}."
     best = words.label(choice.best.name)
     text = f"{where}, run {best}: {_gain(choice.best)} {words.speed} of {words.baseline}"
     if isinstance(choice.best, ManyWorkloadsRow):

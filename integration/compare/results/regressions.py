@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,6 +64,36 @@ def regressions(before: Sequence[CellRow], now: Sequence[CellRow]) -> list[Regre
         if _key(row) in known
         for what in _worse(known[_key(row)], row)
     ]
+
+
+def unheld(before: Sequence[CellRow], now: Sequence[CellRow]) -> list[str]:
+    """What of the result compared with says nothing about this one, in words."""
+    known = {_key(row): row for row in before if not row.is_baseline}
+    own = {_key(row): row for row in now if not row.is_baseline}
+    common = known.keys() & own.keys()
+    few = [key for key in common if known[key].speedup_low is None or own[key].speedup_low is None]
+    found = []
+    if few:
+        found.append(
+            f"{len(few)} of {len(common)} cells could not be held against it: too few blocks for an interval"
+        )
+    if missing := len(known.keys() - common):
+        found.append(f"{missing} of its {len(known)} cells were not measured now")
+    return found
+
+
+def check_same_requests(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Refuse to compare results of unequal workloads.
+
+    Args:
+        before: fingerprint of the requests, per workload.
+
+    Raises:
+        UserError: a workload of the same name held other requests then.
+    """
+    unequal = [name for name, digest in now.items() if before.get(name, digest) != digest]
+    if unequal:
+        raise UserError(f"--baseline: workload {unequal[0]!r} held other requests or lengths then")
 
 
 def num_common(before: Sequence[CellRow], now: Sequence[CellRow]) -> int:

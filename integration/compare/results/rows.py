@@ -31,9 +31,9 @@ def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
     by_cell: dict[Cell, list[MeasuredBlock]] = {}
     for block in blocks:
         by_cell.setdefault(block.cell, []).append(block)
-    law = _law_p_values(blocks)
+    places = _law_places(blocks)
     return [
-        _row(name, cell, chosen, plan, level, law.get((name, cell.temperature)))
+        _row(name, cell, chosen, plan, level, places.get((name, cell.temperature)))
         for cell in sorted(by_cell, key=lambda cell: _place(cell, plan))
         for name in plan.configs
         if (chosen := [block for block in by_cell[cell] if name in block.runs])
@@ -66,13 +66,13 @@ def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
     )
 
 
-def _law_p_values(blocks: Sequence[MeasuredBlock]) -> dict[tuple[str, float], float | None]:
+def _law_places(blocks: Sequence[MeasuredBlock]) -> dict[tuple[str, float], list[float]]:
     """Per configuration and temperature, over all cells: a fault in a few tokens needs many to be seen."""
     places: dict[tuple[str, float], list[float]] = {}
     for block in blocks:
         for name, found in block.places.items():
             places.setdefault((name, block.cell.temperature), []).extend(found)
-    return {key: unevenness(found) for key, found in places.items()}
+    return places
 
 
 def _row(
@@ -81,7 +81,7 @@ def _row(
     blocks: Sequence[MeasuredBlock],
     plan: ComparePlan,
     level: float,
-    law_p_value: float | None,
+    law_places: Sequence[float] | None,
 ) -> ResultRow:
     runs = [block.runs[name] for block in blocks]
     plain = [block.runs[BASELINE] for block in blocks]
@@ -92,6 +92,7 @@ def _row(
     outputs_equal, first_difference = _outputs_equal(name, blocks)
     ratio = speedup(name, blocks)
     interval = ratio.interval(level) if name != BASELINE else (1.0, 1.0)
+    law_p_value = unevenness(law_places) if law_places is not None else None
     wrong = outputs_equal is False or (law_p_value is not None and law_p_value < ALARM)
     speed = speed_verdict(interval, plan.min_effect)
     ideal = ideal_speedup(runs, plain) if name != BASELINE else None
@@ -123,6 +124,7 @@ def _row(
         outputs_equal=outputs_equal,
         first_difference=first_difference,
         law_p_value=law_p_value,
+        law_tokens=None if law_places is None else len(law_places),
         ideal_speedup=ideal,
         share_of_ideal=ratio.ratio / ideal if ideal else None,
         time_split=time_split(runs),

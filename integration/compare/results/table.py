@@ -25,7 +25,7 @@ from foredraft.integration.compare.variants import BASELINE
 CAPTION = (
     "tokens/s: output tokens over wall time, reading the prompts included. speedup: over none, from paired "
     "blocks, of the mean latency where --rates are given; from and to: all intervals of this run hold "
-    "together with 95 %. no diff.: no difference shown."
+    "together with 95 %. no diff.: no difference shown; too few: too few blocks for an interval."
 )
 
 VLLM_CAPTION = (
@@ -100,7 +100,8 @@ def _cells(row: ResultRow) -> list[Text]:
 
 def _output_cell(row: ResultRow) -> Text:
     if row.law_p_value is None:
-        return _OUTPUT_WORDS[row.outputs_equal]
+        few = row.outputs_equal is None and row.law_tokens is not None
+        return Text("few tokens", style="dim") if few else _OUTPUT_WORDS[row.outputs_equal]
     if row.law_p_value < ALARM:
         return Text("LAW WRONG", style="bold red")
     return Text("law holds", style="green") if row.outputs_equal is None else _OUTPUT_WORDS[row.outputs_equal]
@@ -119,7 +120,9 @@ def _notes(row: ResultRow) -> list[str]:
         )
     if row.law_p_value is not None and row.law_p_value < ALARM:
         found.append(f"{where}: the tokens are not drawn from the model's law (p = {row.law_p_value:.1g})")
-    if row.outputs_equal is None and row.law_p_value is None:
+    if row.law_tokens is not None and row.law_p_value is None:
+        found.append(f"{where}: too few tokens ({row.law_tokens}) to check the law")
+    elif row.outputs_equal is None and row.law_p_value is None:
         found.append(f"{where}: law not checked, only the speed was compared")
     if row.config != BASELINE and row.num_blocks < MIN_BLOCKS:
         found.append(f"{where}: {few_blocks(row.num_blocks)}; raise --budget, --repeats or --limit for more")

@@ -21,8 +21,9 @@ VERDICT_STYLES = {
     "slower": "bold red",
     "output differs": "bold red",
     "no difference shown": "yellow",
+    "too few blocks": "yellow",
 }
-_VERDICT_WORDS = {"no difference shown": "no diff.", "output differs": "WRONG"}
+_VERDICT_WORDS = {"no difference shown": "no diff.", "too few blocks": "too few", "output differs": "WRONG"}
 
 
 def overall_table(rows: Sequence[ManyWorkloadsRow]) -> Table:
@@ -77,10 +78,12 @@ def few_blocks(num_blocks: int) -> str:
 
 
 def print_advice(document: ComparisonDocument, console: Console) -> None:
-    """The paragraph, whether blocks are missing, and what is worse than before."""
+    """The paragraph, whether blocks are missing, and what is worse or could not be held against before."""
     console.print()
     if document.interrupted:
         console.print("interrupted, blocks are missing", style="bold yellow")
     console.print(document.recommendation, markup=False, highlight=False)
+    for note in document.baseline_notes or ():
+        console.print(f"--baseline: {note}", style="yellow", markup=False, highlight=False)
     for one in document.regressions or ():
         console.print(f"REGRESSION: {one.sentence}", style="bold red", markup=False, highlight=False)

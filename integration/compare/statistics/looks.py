@@ -4,9 +4,12 @@ Who looks often and stops at the first clear result finds differences where ther
 of looks is limited, and the error is shared out evenly: each of the 8 looks at each of the m comparisons may
 err with probability 0.05 / (8 m). By the union bound no comparison of the whole run is then called wrongly
 with more than 0.05, whatever the law of the noise between looks, wherever the budget ends the run, and
-whichever comparisons end early. An always-valid interval would need no limit, but is wider at every look or
-needs the noise to be known; Holm's correction would call a little more, but has no intervals that agree with
-its verdicts.
+whichever comparisons end early. A run that the budget or the user ends between two looks is looked at there
+once more; that look stands in for the next one, which never comes, so there are 8 at most all the same. The
+clock chooses it, not the ratios: what is shown meanwhile says nothing of them.
+
+An always-valid interval would need no limit, but is wider at every look or needs the noise to be known;
+Holm's correction would call a little more, but has no intervals that agree with its verdicts.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.output_check import promises_equal_tokens
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.offline.serving import run_block
-from foredraft.integration.compare.offline.session import Finished, run_comparison
+from foredraft.integration.compare.offline.session import Finished, check_arrivals_fit, run_comparison
 from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.progress import progress_line
 from foredraft.integration.compare.results.model import ResultRow
@@ -240,6 +240,17 @@ def test_the_budget_ends_the_run(
     assert [block.number for block in blocks_of(plan, toy_target, toy_prompts, finished)] == [0, 1]
 
 
+def test_arrivals_that_exceed_the_budget_are_refused_and_not_begun(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts
+) -> None:
+    plan = make_plan(repeats=None, rates=(0.02,), budget_s=10.0)
+    with pytest.raises(UserError, match=r"--budget: a block at --rates 0\.02 takes \d+ s .* more than 10"):
+        check_arrivals_fit(plan, toy_prompts)
+    assert blocks_of(plan, toy_target, toy_prompts) == []
+    check_arrivals_fit(replace(plan, budget_s=1e5), toy_prompts)
+    check_arrivals_fit(replace(plan, repeats=1), toy_prompts)
+
+
 def test_a_run_that_goes_on_repeats_nothing(
     make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +346,7 @@ def test_sampled_outputs_are_held_against_the_law(
     plan = make_plan(temperatures=(1.0,), max_tokens=40, repeats=4, check_law=True)
     blocks = blocks_of(plan, toy_target, toy_prompts)
     none, ngram = result_rows(blocks, plan, level=0.95)
+    assert none.law_tokens == ngram.law_tokens == 6 * 40 * 4
     assert none.law_p_value is not None
     assert ngram.law_p_value is not None
     assert (ngram.law_p_value < ALARM) == is_faulty

@@ -3,8 +3,15 @@ from pathlib import Path
 
 import pytest
 
+from foredraft.integration.compare.results.changes import changed_facts, changed_options
 from foredraft.integration.compare.results.model import ResultDocument, ResultRow
-from foredraft.integration.compare.results.regressions import num_common, read_result, regressions
+from foredraft.integration.compare.results.regressions import (
+    check_same_requests,
+    num_common,
+    read_result,
+    regressions,
+    unheld,
+)
 from foredraft.integration.compare.results.writing import write_json
 from foredraft.integration.errors import UserError
 
@@ -49,6 +56,40 @@ def test_what_cannot_be_compared_now_is_worse(make_row: MakeRow) -> None:
     assert regressions([dead], [dead]) == []
     (found,) = regressions([make_row("none", 1.0)], [make_row("none", 1.0, **unknown)])
     assert found.config == "none"
+
+
+def test_what_could_not_be_held_against_it_is_counted(make_row: MakeRow) -> None:
+    few = make_row("ngram", 2.0, speedup_low=None, speedup_high=None)
+    before = [make_row("none", 1.0), make_row("ngram", 2.0), make_row("draft", 2.0), make_row("other", 1.0)]
+    now = [make_row("none", 1.0), few, make_row("draft", 2.0)]
+    assert unheld(before, now) == [
+        "1 of 2 cells could not be held against it: too few blocks for an interval",
+        "1 of its 3 cells were not measured now",
+    ]
+    assert unheld(now[:2], before)[0].startswith("1 of 1 cells")
+    assert unheld(before, before) == []
+
+
+def test_unequal_requests_are_refused() -> None:
+    check_same_requests({"a": "1"}, {"a": "1", "b": "2"})
+    with pytest.raises(UserError, match="'b' held other requests"):
+        check_same_requests({"a": "1", "b": "3"}, {"a": "1", "b": "2"})
+
+
+def test_options_that_changed_are_told() -> None:
+    none = {"proposer": "none", "engine": {"max_num_seqs": 8}, "sampling": {"n": 1}, "dtype": "auto"}
+    ngram = {"proposer": "ngram", "engine": {"max_num_seqs": 8}, "ngram": {"max_n": 3}}
+    now = {
+        "none": none | {"engine": {"max_num_seqs": 4}, "sampling": {"n": 2}, "dtype": "float32"},
+        "ngram": ngram | {"engine": {"max_num_seqs": 4}, "ngram": {"max_n": 2}},
+    }
+    assert changed_options({"none": none, "ngram": ngram}, now) == [
+        "ngram: ngram.max_n was 3 then and is 2 now",
+        "none: engine.max_num_seqs was 8 then and is 4 now",
+    ]
+    assert changed_facts({"model": "a", "cpu": "x"}, {"model": "b", "cpu": "y"}) == [
+        "model was 'a' then and is 'b' now"
+    ]
 
 
 def test_a_written_result_can_be_read(

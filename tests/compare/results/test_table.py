@@ -64,6 +64,20 @@ def test_unchecked_output_says_so(make_row: MakeRow, make_document: MakeDocument
     assert "law not checked" in one_line(make_document([make_row(outputs_equal=None, temperature=0.7)]))
 
 
+def test_too_few_tokens_for_the_law_say_so(make_row: MakeRow, make_document: MakeDocument) -> None:
+    few = make_row(outputs_equal=None, temperature=0.7, law_tokens=60)
+    text = one_line(make_document([few]))
+    assert "too few tokens (60) to check the law" in text
+    assert "few tokens" in text
+    assert "law not checked" not in text
+
+
+def test_what_the_baseline_cannot_say_is_shown(make_row: MakeRow, make_document: MakeDocument) -> None:
+    notes = ["1 of 2 cells could not be held against it"]
+    text = one_line(make_document([make_row()], regressions=[], baseline_notes=notes))
+    assert "--baseline: 1 of 2 cells could not be held against it" in text
+
+
 def test_too_few_blocks_say_so(make_row: MakeRow, make_document: MakeDocument) -> None:
     few = make_row(num_blocks=2, speedup_low=None, speedup_high=None)
     assert one_line(make_document([few])).count("2 blocks give no interval") == 1
