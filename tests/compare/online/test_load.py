@@ -2,6 +2,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -56,6 +57,15 @@ def test_waiting_in_line_counts_as_latency() -> None:
     assert served.latencies[-1] > served.latencies[0]
 
 
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """A process that a shell has started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_waits_neither_for_a_server_that_hangs_nor_for_the_queue() -> None:
     hangs, sent = threading.Event(), []
 
