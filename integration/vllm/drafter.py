@@ -109,7 +109,8 @@ class Drafter:
             given: the arguments of vLLM's ``propose_draft_token_ids``.
         """
         with self.metrics.timed("propose"):
-            for request_id in scheduler_output.scheduled_cached_reqs.resumed_req_ids:
+            gone = self._ledger.outside(runner.input_batch.req_id_to_index)
+            for request_id in {*gone, *scheduler_output.scheduled_cached_reqs.resumed_req_ids}:
                 self.release(request_id, "preempted")
             step = step_of(runner, sampled, self._num_verified, given)
             with self._faults.caught("read"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,10 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def outside(self, batch: Container[str]) -> list[str]:
+        """Requests that have left the runner's batch; who took their place there needs their rows."""
+        return [request_id for request_id in self._entries if request_id not in batch]
 
     def forget(self, request_id: str) -> None:
         """Drop a request; unknown ones are ignored."""

@@ -25,6 +25,7 @@ def serve(loaded: LoadedConfig, context: typer.Context) -> None:
     before what the file says: --port, --max-model-len, ...
     """
     require_vllm()
+    from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.cli.serve import ServeSubcommand
     from vllm.entrypoints.serve.utils.api_utils import cli_env_setup
     from vllm.logger import configure_logging_from_args
@@ -35,8 +36,10 @@ def serve(loaded: LoadedConfig, context: typer.Context) -> None:
     command = ServeSubcommand()
     try:
         command.validate(arguments)
-    except (TypeError, ValueError) as error:
-        raise UserError(str(error)) from None
+        arguments.model = arguments.model_tag or arguments.model
+        AsyncEngineArgs.from_cli_args(arguments).create_model_config()  # the server would say it in 100 lines
+    except (OSError, TypeError, ValueError) as error:
+        raise UserError(f"vllm: {' '.join(str(error).split())}") from None
     command.cmd(arguments)
 
 

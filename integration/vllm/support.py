@@ -10,6 +10,7 @@ from foredraft.integration.models.checkpoint import read_tokenizer
 from foredraft.integration.models.loading import model_folder
 from foredraft.integration.models.vocabulary import check_same_vocabulary
 from foredraft.integration.vllm.draft_config import draft_model_config
+from foredraft.integration.vllm.options import SCHEDULER
 
 LLAMA_SHAPED = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 """Classes of vLLM whose layers are run one by one."""
@@ -34,7 +35,7 @@ def check_model_drafts(proposer: str, args: Any, model_config: Any, parallel_con
         ("kv_transfer_config", args.kv_transfer_config),
         ("kv_sharing_fast_prefill", args.kv_sharing_fast_prefill),
         ("enable_prompt_embeds", args.enable_prompt_embeds),
-        ("scheduler_cls", args.scheduler_cls),
+        ("scheduler_cls", None if args.scheduler_cls == SCHEDULER else args.scheduler_cls),
     ):
         if value:
             raise UserError(f"{name}: does not work with proposer {proposer} (got {value!r})")

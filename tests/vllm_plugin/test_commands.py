@@ -86,6 +86,7 @@ def test_compare_with_vllms_own_method(folder: Path) -> None:
         (["generate", "hello", "--engine", "vllm", "--vllm", "enforce_eager"], "needs KEY=VALUE"),
         (["compare", "--engine", "vllm", "--check-law"], "--check-law: means nothing with --engine vllm"),
         (["serve", "--proposer", "vllm:ngram"], "ask for it with speculative_config"),
+        (["serve", "--max-model-len", "99999999"], "vllm: 1 validation error"),
     ],
 )
 def test_refusals_are_one_line_and_code_2(

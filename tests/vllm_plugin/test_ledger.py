@@ -27,6 +27,13 @@ def state(prompt: list[int], output: list[int], **params: Any) -> Any:
     )
 
 
+def test_requests_outside_of_the_batch_are_named() -> None:
+    ledger = Ledger()
+    for name in "abc":
+        ledger.commit(name, state([1], [2]), [2], 0)
+    assert ledger.outside({"a": 0, "c": 1, "new": 2}) == ["b"]
+
+
 def test_rows_stay_and_are_used_again() -> None:
     ledger = Ledger()
     for name in "abc":

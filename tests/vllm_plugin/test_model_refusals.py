@@ -170,3 +170,14 @@ def test_numbers_and_paths_are_worked_out_once(model: LlamaForCausalLM, folder: 
     assert asked["num_draft_tokens"] == config.speculative_config.num_speculative_tokens == 3
     assert config.scheduler_config.scheduler_cls.endswith("LookaheadScheduler")
     assert configure(folder, {"proposer": "ngram"}).scheduler_config.scheduler_cls is None
+
+
+def test_an_engine_may_be_configured_twice_from_the_same_arguments(folder: Path) -> None:
+    """vLLM's arguments then hold what the first time has put in."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    asked = {"foredraft": OWN}
+    args = EngineArgs(model=str(folder), skip_tokenizer_init=True, dtype="float32", additional_config=asked)
+    first, second = args.create_engine_config(), args.create_engine_config()
+    assert first.additional_config == second.additional_config
+    assert second.scheduler_config.scheduler_cls.endswith("LookaheadScheduler")
