@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from letters import TOKENIZER
+from transformers import LlamaForCausalLM
+from vllm_drafts import target_model
 from vllm_server import serving
 from vllm_toys import close, make_llm, run, toy_folder
 
@@ -17,6 +19,20 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("vllm") and find_spec("vllm") is None:
             item.add_marker(pytest.mark.skip(reason="vllm is not installed (pip install foredraft[vllm])"))
+
+
+@pytest.fixture(scope="module")
+def model() -> LlamaForCausalLM:
+    """A target for models that draft."""
+    return target_model()
+
+
+@pytest.fixture(scope="module")
+def folder(model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where it is saved."""
+    folder = tmp_path_factory.mktemp("target")
+    model.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

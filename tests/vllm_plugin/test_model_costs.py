@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from transformers import LlamaForCausalLM
-from vllm_drafts import NUM_LAYERS, Drafts, target_model
+from vllm_drafts import NUM_LAYERS, Drafts
 from vllm_toys import close, make_llm, run, runner_of
 
 pytestmark = pytest.mark.vllm
@@ -21,18 +21,6 @@ LAYERS_ADDED = {
     "draft: a model nearby": NUM_LAYERS,
     "draft: another shape": 1.5,
 }
-
-
-@pytest.fixture(scope="module")
-def model() -> LlamaForCausalLM:
-    return target_model()
-
-
-@pytest.fixture(scope="module")
-def folder(model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    model.save_pretrained(folder)
-    return folder
 
 
 def cache_bytes_per_token(runner: Any) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from toys import random_prompts
 from transformers import LlamaForCausalLM
-from vllm_drafts import Drafts, Embedded, Recording, target_model
+from vllm_drafts import Drafts, Embedded, Recording
 from vllm_toys import close, make_llm, run, runner_of
 
 pytestmark = pytest.mark.vllm
@@ -44,18 +44,6 @@ def greedy(**options: Any) -> Any:
     return SamplingParams(
         **({"temperature": 0, "max_tokens": 40, "ignore_eos": True, "detokenize": False} | options)
     )
-
-
-@pytest.fixture(scope="module")
-def model() -> LlamaForCausalLM:
-    return target_model()
-
-
-@pytest.fixture(scope="module")
-def folder(model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    model.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from toy_drafts import trained_draft
 from toy_exits import trained_exit
 from toys import byte_tokenizer
 from transformers import LlamaForCausalLM
-from vllm_drafts import Drafts, target_model
+from vllm_drafts import Drafts
 from vllm_toys import toy_llama
 
 from foredraft.integration.errors import UserError
@@ -21,18 +21,6 @@ from foredraft.integration.models.draft_file import write_draft_file
 pytestmark = pytest.mark.vllm
 
 OWN = {"proposer": "early_exit", "early_exit": {"head": "own", "exit_layer": 2}}
-
-
-@pytest.fixture(scope="module")
-def model() -> LlamaForCausalLM:
-    return target_model()
-
-
-@pytest.fixture(scope="module")
-def folder(model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    model.save_pretrained(folder)
-    return folder
 
 
 def configure(folder: Path, foredraft: dict[str, Any], **options: Any) -> Any:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from foredraft.integration.compare.results.base import HeadToHead
+from foredraft.integration.compare.results.overall import ratio_fields
 from foredraft.integration.compare.statistics.estimate import combined, estimate_ratio
-from foredraft.integration.compare.statistics.verdict import speed_verdict
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,11 @@ def _row(pair: tuple[str, str], cells: Sequence[Met], judging: Judging) -> HeadT
     met = [estimate_ratio(each) for each in ratios if each]
     if not met:
         return None
-    whole = combined(met)
-    interval = whole.interval(judging.level)
-    speed = speed_verdict(interval, judging.min_effect)
+    is_wrong = not judging.wrong.isdisjoint(pair)
     return HeadToHead(
         config=pair[0],
         against=pair[1],
         conditions=list(cells[0].conditions),
         num_workloads=len(met),
-        speedup=whole.ratio,
-        speedup_low=interval[0] if interval else None,
-        speedup_high=interval[1] if interval else None,
-        standard_error=whole.standard_error,
-        freedom=whole.freedom,
-        verdict="output differs" if not judging.wrong.isdisjoint(pair) else speed,
+        **ratio_fields(combined(met), judging.level, judging.min_effect, is_wrong=is_wrong),
     )

@@ -34,14 +34,22 @@ def speedup_over(rows: Sequence[CellRow], level: float, min_effect: float) -> di
     parts = [
         RatioEstimate(math.log(row.speedup), row.standard_error, row.freedom, row.num_blocks) for row in rows
     ]
-    whole = combined(parts)
-    interval = whole.interval(level)
     wrong = any(row.verdict == "output differs" for row in rows)
+    return ratio_fields(combined(parts), level, min_effect, is_wrong=wrong)
+
+
+def ratio_fields(whole: RatioEstimate, level: float, min_effect: float, *, is_wrong: bool) -> dict[str, Any]:
+    """The fields of ``Speedup`` for a ratio.
+
+    Args:
+        is_wrong: whether an output differs, which no speed makes up for.
+    """
+    interval = whole.interval(level)
     return {
         "speedup": whole.ratio,
         "speedup_low": interval[0] if interval else None,
         "speedup_high": interval[1] if interval else None,
         "standard_error": whole.standard_error,
         "freedom": whole.freedom,
-        "verdict": "output differs" if wrong else speed_verdict(interval, min_effect),
+        "verdict": "output differs" if is_wrong else speed_verdict(interval, min_effect),
     }

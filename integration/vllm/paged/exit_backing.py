@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from foredraft.integration.vllm.paged.warm_up import warm_up
 from foredraft.proposers import create_proposer
 
 
-class ExitBacking(Backing):
+class ExitBacking(Backing, ABC):
     """A part of the target drafts, and finds read what the target has read.
 
     Args:
@@ -28,9 +29,9 @@ class ExitBacking(Backing):
         self._body: Body | None = None
         self._decoder: PagedDecoder | None = None
 
+    @abstractmethod
     def make_body(self, target: Any) -> Body:
         """What drafts; ``target`` is vLLM's whole model."""
-        raise NotImplementedError
 
     def head_options(self) -> dict[str, Any]:
         """What the proposer is to know of the head, once the body is made."""
