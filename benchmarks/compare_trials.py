@@ -27,10 +27,10 @@ from torch import Tensor
 
 from foredraft.integration.compare.offline.engines import build_bench
 from foredraft.integration.compare.offline.law_check import ALARM
-from foredraft.integration.compare.offline.progress import progress_line
 from foredraft.integration.compare.offline.prompts import encode_prompts, load_workloads
 from foredraft.integration.compare.offline.session import run_comparison
 from foredraft.integration.compare.plan import DEFAULT_MAX_TOKENS, ComparePlan
+from foredraft.integration.compare.progress import progress_line
 from foredraft.integration.compare.results.model import ResultRow
 from foredraft.integration.compare.results.rows import result_rows
 from foredraft.integration.config import Config, replaced

@@ -15,7 +15,10 @@ from foredraft.integration.cli_generate import generate
 from foredraft.integration.compare import compare
 from foredraft.integration.errors import UserError
 from foredraft.integration.simulate import simulate
+from foredraft.integration.traffic.command import traffic
 from foredraft.integration.train.command import train_app
+from foredraft.integration.vllm.doctor import vllm_app
+from foredraft.integration.vllm.serve import serve
 
 app = typer.Typer(
     name="foredraft",
@@ -28,8 +31,11 @@ app.command()(generate)
 app.command()(compare)
 app.command()(align)
 app.command()(simulate)
+app.command()(traffic)
+app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(serve)
 app.add_typer(config_app, name="config")
 app.add_typer(train_app, name="train")
+app.add_typer(vllm_app, name="vllm")
 
 
 def _print_version(asked: bool) -> None:
@@ -58,7 +64,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        gc.freeze()  # else the interpreter, ending, searches all of torch for garbage: most of a second
+        # Else the interpreter, ending, searches all of torch for garbage: most of a second. With vLLM it has
+        # to: libraries that vLLM loads count what is left over and print it.
+        if "vllm" not in sys.modules:
+            gc.freeze()
 
 
 if __name__ == "__main__":

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foredraft.integration.cli_engine import EngineName
+from foredraft.integration.errors import UserError
 
 if TYPE_CHECKING:
     from foredraft.integration.embedded.engine import EmbeddedEngine
+    from foredraft.integration.engine import Engine
+
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say on stderr why each number of draft tokens is chosen.")
+]
 
 
-def explain_decisions(engine: EmbeddedEngine, name: str = "") -> None:
+def check_explains(explain: bool, engine_name: EngineName) -> None:
+    """Raises UserError: the engine's controller is out of reach."""
+    if explain and engine_name != "embedded":
+        raise UserError(f"--explain: needs --engine embedded (got {engine_name}); see its metrics instead")
+
+
+def explain_decisions(engine: Engine, name: str = "") -> None:
     """Print a line whenever the plan of the engine's controller changes, behind ``name`` if there is one."""
     prefix = f"explain {name}: " if name else "explain: "
-    engine.controller.on_change = lambda line: print(prefix + line, file=sys.stderr)
+    _embedded(engine).controller.on_change = lambda line: print(prefix + line, file=sys.stderr)
 
 
-def lengths_summary(engine: EmbeddedEngine, name: str = "") -> str:
+def _embedded(engine: Engine) -> EmbeddedEngine:
+    from foredraft.integration.embedded.engine import EmbeddedEngine  # late: it loads torch
+
+    assert isinstance(engine, EmbeddedEngine), "checked with the options"
+    return engine
+
+
+def lengths_summary(any_engine: Engine, name: str = "") -> str:
     """What was chosen in all, and what the last decision promised against what came of them."""
     from foredraft.proposers.auto import AutoProposer  # late: it loads torch
 
+    engine = _embedded(any_engine)
     metrics = engine.metrics
     prefix = f"explain {name}: " if name else "explain: "
     if not metrics.length_counts:

@@ -6,19 +6,23 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from foredraft.integration.cli_explain import explain_decisions, lengths_summary
+from foredraft.integration.cli_engine import (
+    NO_OPTIONS,
+    EngineName,
+    EngineOption,
+    VllmOptions,
+    checked_vllm_options,
+)
+from foredraft.integration.cli_explain import Explain, check_explains, explain_decisions, lengths_summary
 from foredraft.integration.cli_options import with_config
 from foredraft.integration.config import Config
 from foredraft.integration.config_sources import LoadedConfig
-from foredraft.integration.engine import CompletionOutput, RequestOutput
+from foredraft.integration.engine import CompletionOutput, Engine, RequestOutput
 from foredraft.integration.errors import UserError
-
-if TYPE_CHECKING:
-    from foredraft.integration.embedded.engine import EmbeddedEngine
 
 REQUEST_ID = "generate"
 
@@ -35,9 +39,9 @@ def generate(
         bool, typer.Option("--raw", help="Continue the text as it is, without a chat template.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say on stderr why each number of draft tokens is chosen.")
-    ] = False,
+    explain: Explain = False,
+    engine_name: EngineOption = "embedded",
+    vllm_options: VllmOptions = NO_OPTIONS,
 ) -> None:
     """Generate text from one prompt, and say what speculation brought.
 
@@ -46,7 +50,8 @@ def generate(
     text = _read_prompt(prompt, file)
     if raw and system is not None:
         raise UserError("--system: needs the chat template, so it cannot go with --raw")
-    engine = _engine(loaded.config)
+    check_explains(explain, engine_name)
+    engine = _engine(loaded.config, engine_name, checked_vllm_options(engine_name, vllm_options))
     if explain:
         explain_decisions(engine)
     token_ids = text if raw else _chat_ids(engine, text, system)
@@ -90,13 +95,20 @@ def _read_stdin() -> str:
         raise UserError(f"prompt: what was piped in is not valid UTF-8: {error}") from None
 
 
-def _engine(config: Config) -> EmbeddedEngine:
+def _engine(config: Config, name: EngineName, vllm_options: dict[str, Any]) -> Engine:
+    if name == "vllm":
+        from foredraft.integration.vllm.quiet import quiet_log
+
+        quiet_log()
+        from foredraft.integration.vllm.engine_build import build_vllm_engine
+
+        return build_vllm_engine(config, vllm_options)
     from foredraft.integration.embedded.build import build_engine, load_target
 
     return build_engine(config, load_target(config))
 
 
-def _chat_ids(engine: EmbeddedEngine, text: str, system: str | None) -> list[int]:
+def _chat_ids(engine: Engine, text: str, system: str | None) -> list[int]:
     from foredraft.integration.chat import chat_prompt_ids
 
     if engine.tokenizer is None:
@@ -105,7 +117,7 @@ def _chat_ids(engine: EmbeddedEngine, text: str, system: str | None) -> list[int
     return chat_prompt_ids(engine.tokenizer, [*messages, {"role": "user", "content": text}])
 
 
-def _run(engine: EmbeddedEngine, *, stream: bool) -> RequestOutput:
+def _run(engine: Engine, *, stream: bool) -> RequestOutput:
     """Serve the request; with ``stream`` print the first completion as it grows, further ones when done."""
     shown = 0
     for output in engine.stream([REQUEST_ID]):

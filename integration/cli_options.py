@@ -25,7 +25,7 @@ SET_HELP = (
 
 
 def with_config(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the configuration flags; it receives the result as its first parameter.
+    """Give a command all configuration flags; it receives the result as its first parameter.
 
     Write a command with its own parameters only, the first one taking the ``LoadedConfig``::
 
@@ -37,27 +37,46 @@ def with_config(command: Callable[..., None]) -> Callable[..., None]:
 
     ``LoadedConfig`` must be imported at run time, not under ``TYPE_CHECKING``: typer reads the annotations.
     """
-    signature = inspect.signature(command, eval_str=True)
-    own = list(signature.parameters.values())[1:]
-    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *_flag_parameters()]
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        path, settings = given.pop("config_file"), given.pop("settings")
-        flags = {option: given.pop(_parameter_name(option)) for option in FLAG_FIELDS}
-        command(load_config(path, _overrides(flags, settings or ())), **given)
-
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
-    return run
+    return with_flags(FLAG_FIELDS, "--config", "-c")(command)
 
 
-def _flag_parameters() -> list[inspect.Parameter]:
-    file = typer.Option("--config", "-c", metavar="FILE", help=CONFIG_HELP, rich_help_panel=PANEL)
+def with_flags(
+    fields: Sequence[str], *file_flags: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As ``with_config``, for a command that leaves some flags to someone else.
+
+    Args:
+        fields: of ``FLAG_FIELDS``, those with a flag of their own.
+        file_flags: the spellings of the flag that names the file.
+    """
+
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = list(signature.parameters.values())[1:]
+        parameters = [
+            *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
+            *_flag_parameters(fields, file_flags),
+        ]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            path, settings = given.pop("config_file"), given.pop("settings")
+            flags = {option: given.pop(_parameter_name(option)) for option in fields}
+            command(load_config(path, _overrides(flags, settings or ())), **given)
+
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+        return run
+
+    return give
+
+
+def _flag_parameters(fields: Sequence[str], file_flags: Sequence[str]) -> list[inspect.Parameter]:
+    file = typer.Option(*file_flags, metavar="FILE", help=CONFIG_HELP, rich_help_panel=PANEL)
     more = typer.Option("--set", metavar="KEY=VALUE", help=SET_HELP, rich_help_panel=PANEL)
     return [
         _parameter("config_file", Annotated[Path | None, file]),
-        *(_flag_parameter(option) for option in FLAG_FIELDS),
+        *(_flag_parameter(option) for option in fields),
         _parameter("settings", Annotated[list[str] | None, more]),
     ]
 

@@ -29,6 +29,9 @@ SINGLE = ("none", AUTO)
 SHARING = ("ngram", "draft", "early_exit")
 """What ``proposer: auto`` stands for."""
 
+VLLM_PROPOSERS = ("vllm:ngram", "vllm:suffix", "vllm:draft_model")
+"""vLLM's own methods, to compare with: ``generate`` and ``compare`` take them with ``--engine vllm``."""
+
 MAX_DRAFT_TOKENS = 32
 PROPOSER_GROUP = "foredraft.proposers"
 
@@ -119,7 +122,7 @@ class Config(BaseModel):
 
 def _check_proposer(name: str, *, alone: bool) -> None:
     allowed = allowed_proposers() if alone else [one for one in allowed_proposers() if one not in SINGLE]
-    if name not in allowed:
+    if name not in allowed and not (alone and name in VLLM_PROPOSERS):
         near = get_close_matches(name, allowed, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         what = "should be one of" if alone else "in a list, should be of"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
+    from foredraft.integration.metrics import EngineMetrics
     from foredraft.proposers import Outcome
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -94,9 +95,20 @@ class RequestOutput:
 
 
 class Engine(ABC):
-    """Serves requests step by step; each step may advance every running request by several tokens."""
+    """Serves requests step by step; each step may advance every running request by several tokens.
 
+    Attributes:
+        tokenizer: for text prompts and output; ``None`` = token ids only.
+    """
+
+    tokenizer: Any | None
+    metrics: EngineMetrics
     _num_generated = 0  # prompts that ``generate`` has served
+
+    @property
+    @abstractmethod
+    def num_draft_tokens(self) -> int:
+        """Tokens drafted per request and step at most."""
 
     @abstractmethod
     def add_request(self, request_id: str, prompt: str | Sequence[int], params: SamplingParams) -> None:

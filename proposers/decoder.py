@@ -32,6 +32,15 @@ def to_device(values: Sequence[Any], device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.int64).to(device, non_blocking=True)
 
 
+def follows(tokens: Tokens, last: Tokens) -> bool:
+    """Whether each row, one token long as in ``last``, goes on with one token more."""
+    return (
+        max(tokens.query_lens) == 1
+        and list(tokens.row_ids) == list(last.row_ids)
+        and list(tokens.starts) == [start + 1 for start in last.starts]
+    )
+
+
 class HiddenStates(Protocol):
     """The target's last hidden states, after its final norm, of every committed token but the newest."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from foredraft.integration.compare.statistics.looks import LOOKS, interval_level
+from foredraft.integration.cli_engine import EngineName
+from foredraft.integration.compare.load import REQUESTS_PER_ARRIVALS
+from foredraft.integration.compare.statistics.looks import LOOKS, run_level
 from foredraft.integration.compare.statistics.verdict import MIN_EFFECT
 from foredraft.integration.compare.variants import BASELINE, parse_variants
 from foredraft.integration.config import BUILTIN_PROPOSERS, Config, replaced
@@ -25,11 +27,22 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Cell:
-    """One condition; within it the proposers meet on the same prompts."""
+    """One condition; within it the proposers meet on the same prompts.
+
+    Attributes:
+        batch_size: requests in flight, at most where ``arrivals_per_s`` says how they come.
+        arrivals_per_s: requests arrive at random, so many a second; ``None`` = a closed loop.
+    """
 
     workload: str
     batch_size: int
     temperature: float
+    arrivals_per_s: float | None = None
+
+    @property
+    def block_size(self) -> int:
+        """Requests in a block at least."""
+        return self.batch_size if self.arrivals_per_s is None else REQUESTS_PER_ARRIVALS
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,7 @@ class ComparePlan:
 
     Attributes:
         configs: what is compared, by name; the baseline first.
+        rates: requests a second, in place of ``batch_sizes``; ``engine.max_num_seqs`` run at once.
         limit: prompts per workload at most.
         by_category: whether each category of a workload counts as a workload of its own.
         repeats: how often each prompt is served; ``None`` = until the verdicts are clear.
@@ -45,12 +59,16 @@ class ComparePlan:
         min_effect: differences below this share are not called.
         check_law: whether sampled outputs are held against the target's law.
         optional: names in ``configs`` that are left out where they cannot be built.
+        engine: what serves them all.
+        vllm_options: what vLLM's engines are told beside the configuration.
+        explain: whether to say why each number of draft tokens is chosen.
     """
 
     configs: dict[str, Config]
     workloads: tuple[str, ...]
     batch_sizes: tuple[int, ...]
     temperatures: tuple[float, ...]
+    rates: tuple[float, ...] = ()
     limit: int | None = None
     by_category: bool = False
     repeats: int | None = None
@@ -58,6 +76,9 @@ class ComparePlan:
     min_effect: float = MIN_EFFECT
     check_law: bool = False
     optional: frozenset[str] = frozenset()
+    engine: EngineName = "embedded"
+    vllm_options: Mapping[str, Any] = field(default_factory=dict)
+    explain: bool = False
 
     @property
     def base(self) -> Config:
@@ -77,13 +98,12 @@ class ComparePlan:
     def interval_level(self, num_cells: int) -> float:
         """The level of each interval: all of the run hold together, see ``statistics.looks``.
 
-        Compared is each configuration in each cell, and over all workloads where there are several.
+        Compared is each configuration in each cell, and over all workloads where there are several; then
+        each with each other one, over all workloads.
         """
         num_looks = len(LOOKS) if self.repeats is None else 1
-        num_conditions = len(self.batch_sizes) * len(self.temperatures)
-        has_several_workloads = num_cells > num_conditions
-        num_compared = num_cells + num_conditions if has_several_workloads else num_cells
-        return interval_level(max(len(self.configs) - 1, 1) * max(num_compared, 1), num_looks)
+        num_conditions = len(self.loads) * len(self.temperatures)
+        return run_level(len(self.configs) - 1, num_cells, num_conditions, num_looks)
 
     def cells(self, workloads: Iterable[str] | None = None) -> list[Cell]:
         """Every condition, workload by workload.
@@ -92,11 +112,23 @@ class ComparePlan:
             workloads: names of the prompt sets where they are not those of the plan (``by_category``).
         """
         return [
-            Cell(workload, batch_size, temperature)
+            Cell(workload, batch_size, temperature, rate)
             for workload in (self.workloads if workloads is None else workloads)
-            for batch_size in self.batch_sizes
+            for batch_size, rate in self.loads
             for temperature in self.temperatures
         ]
+
+    @property
+    def max_batch_size(self) -> int:
+        """Requests in flight at most."""
+        return max(batch_size for batch_size, _ in self.loads)
+
+    @property
+    def loads(self) -> list[tuple[int, float | None]]:
+        """Batch sizes and arrivals per second."""
+        if self.rates:
+            return [(self.base.engine.max_num_seqs, rate) for rate in self.rates]
+        return [(batch_size, None) for batch_size in self.batch_sizes]
 
 
 def parse_batch_sizes(text: str) -> tuple[int, ...]:
@@ -110,6 +142,18 @@ def parse_batch_sizes(text: str) -> tuple[int, ...]:
         if not 1 <= size <= MAX_BATCH_SIZE:
             raise UserError(f"--batch-sizes: should be from 1 to {MAX_BATCH_SIZE} (got {size})")
     return sizes
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """ "0.5,2" -> (0.5, 2.0), requests a second.
+
+    Raises:
+        UserError: not positive numbers.
+    """
+    rates = _parse_list("--rates", text, float, "numbers")
+    if not all(0 < rate <= 1e4 for rate in rates):
+        raise UserError(f"--rates: should be above 0 and at most 10000 a second (got {text!r})")
+    return rates
 
 
 def parse_temperatures(text: str | None, config: Config) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foredraft.integration.config import Config
+from foredraft.integration.config import BUILTIN_PROPOSERS, Config
 from foredraft.integration.config_sources import with_values
 from foredraft.integration.config_text import parse_yaml, read_mapping
 from foredraft.integration.errors import UserError
@@ -30,9 +30,16 @@ def parse_variants(texts: Sequence[str], base: Config) -> dict[str, Config]:
     variants: dict[str, Config] = {}
     for text in texts:
         name, values = _parse(text)
-        if name == BASELINE or name in variants:
+        if name == BASELINE:
             raise UserError(f"--variant: the name {name!r} is taken; {BASELINE} is plain decoding")
+        if name in variants:
+            raise UserError(f"--variant: the name {name!r} is given twice (got {text!r}); each needs its own")
         variants[name] = _variant(name, values, base)
+        if name in BUILTIN_PROPOSERS and variants[name].proposer != name:
+            raise UserError(
+                f"--variant: the name {name!r} is that of a built-in proposer, and the variant's is "
+                f"{variants[name].proposer!r}; choose another name"
+            )
     return variants
 
 

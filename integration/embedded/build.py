@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foredraft.integration.config import Config
+from foredraft.integration.config import VLLM_PROPOSERS, Config
 from foredraft.integration.embedded.controller import build_controller, most_draft_tokens
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.draft_loading import LoadedDraft
@@ -14,6 +14,7 @@ from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory,
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
+from foredraft.integration.errors import UserError
 
 __all__ = ["Target", "build_engine", "load_target"]
 
@@ -28,6 +29,8 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
         UserError: the proposer is not available, its model does not fit the target, or memory does not
             suffice.
     """
+    if config.proposer in VLLM_PROPOSERS:
+        raise UserError(f"proposer: {config.proposer} is vLLM's own; it needs --engine vllm")
     parts = load_parts(config, target)
     draft, early_exit = parts.draft, parts.early_exit
     plan = plan_memory(config.engine, _bytes_per_position(target, draft, early_exit), target.max_len)

@@ -12,7 +12,7 @@ from foredraft.integration.embedded.exit_head import TrainedHead
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
-from foredraft.proposers.decoder import HiddenStates, Tokens, to_device
+from foredraft.proposers.decoder import HiddenStates, Tokens, follows, to_device
 
 
 class SlotDecoder:
@@ -122,18 +122,9 @@ class SlotDecoder:
         """
         if self._last is not None and tokens is self._last[0]:
             return self._last[1]
-        if self._last is not None and _follows(tokens, self._last[0]):
+        if self._last is not None and follows(tokens, self._last[0]):
             layout = self._last[1].following()
         else:
             layout = build_layout(self.cache, tokens, self.device)
         self._last = (tokens, layout) if max(tokens.query_lens) == 1 else None
         return layout
-
-
-def _follows(tokens: Tokens, last: Tokens) -> bool:
-    """Whether each row, one token long as in ``last``, goes on with one token more."""
-    return (
-        max(tokens.query_lens) == 1
-        and list(tokens.row_ids) == list(last.row_ids)
-        and list(tokens.starts) == [start + 1 for start in last.starts]
-    )

@@ -15,14 +15,12 @@ from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import (
-    DRAFT_FILE,
-    DraftFile,
     check_finished,
     is_draft_file,
     read_draft_file,
 )
 from foredraft.integration.models.loading import load_model
-from foredraft.integration.models.pretrained import models_with, pretrained
+from foredraft.integration.models.trained_for import DRAFT_OPTION, check_made_for, shipped_draft
 from foredraft.integration.models.vocabulary import check_same_vocabulary
 from foredraft.integration.paths import user_path
 
@@ -58,21 +56,14 @@ def load_draft(config: Config, target: Target) -> LoadedDraft:
     """
     name = config.draft.model
     if name is None:
-        shipped = pretrained(target.name, DRAFT_FILE)
-        if shipped is None:
-            known = ", ".join(models_with(DRAFT_FILE)) or "no model"
-            raise UserError(
-                f"draft.model: none is given, and foredraft brings one for {known} only; name a small model, "
-                f"or train one with `foredraft train draft`"
-            )
-        return _trained(shipped, config, target)
-    path = user_path(name, "draft.model")
-    check_finished(path, "draft.model")
+        return _trained(shipped_draft(target.name), config, target)
+    path = user_path(name, DRAFT_OPTION)
+    check_finished(path, DRAFT_OPTION)
     return _trained(path, config, target) if is_draft_file(path) else _model(name, config, target)
 
 
 def _trained(path: Path, config: Config, target: Target) -> LoadedDraft:
-    named = f"draft.model: {path}"
+    named = f"{DRAFT_OPTION}: {path}"
     draft = read_draft_file(path)
     check_made_for(draft, target, named)
     device, dtype = _place(config, target)
@@ -84,25 +75,6 @@ def _trained(path: Path, config: Config, target: Target) -> LoadedDraft:
         reads_states=draft.reads_states,
         num_draft_tokens=draft.num_draft_tokens,
     )
-
-
-def check_made_for(draft: DraftFile, target: Target, named: str) -> None:
-    """Refuse what was trained for another target.
-
-    Args:
-        named: option and file, for messages.
-
-    Raises:
-        UserError: it was, or its tokens are not the target's.
-    """
-    if draft.target_fingerprint != target.fingerprint:
-        raise UserError(
-            f"{named} was trained for {draft.target!r} (weights {draft.target_fingerprint[:8]}), "
-            f"not for {target.name!r} (weights {target.fingerprint[:8]})"
-        )
-    ids = draft.head_ids.tolist()
-    if not ids or ids != sorted(set(ids)) or ids[0] < 0 or ids[-1] >= target.vocab_size:
-        raise UserError(f"{named}: head_ids are not increasing token ids below {target.vocab_size}")
 
 
 def _model(name: str, config: Config, target: Target) -> LoadedDraft:

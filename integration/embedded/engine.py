@@ -13,20 +13,20 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from foredraft.integration.draft_check import checked_draft
 from foredraft.integration.embedded.admission import bad_word_ids, check_params, checked_prompt, ending
 from foredraft.integration.embedded.batch import (
     ScheduledRow,
-    checked_draft,
     pass_tokens,
     sampled_positions,
     sampling_batch,
 )
 from foredraft.integration.embedded.detokenizer import Detokenizer
 from foredraft.integration.embedded.logprobs import position_logprobs
-from foredraft.integration.embedded.metrics import EngineMetrics
 from foredraft.integration.embedded.sequence import Request, Sequence
 from foredraft.integration.engine import Engine, RequestOutput
 from foredraft.integration.errors import UserError
+from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason

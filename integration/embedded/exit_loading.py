@@ -8,15 +8,17 @@ from pathlib import Path
 from torch import Tensor
 
 from foredraft.integration.config_sections import OWN_HEAD, EarlyExitOptions
-from foredraft.integration.embedded.draft_loading import check_made_for
 from foredraft.integration.embedded.exit_head import ExitHead, OwnHead, TrainedHead
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
-from foredraft.integration.models.draft_file import EXIT_FILE, check_finished, read_exit_file
-from foredraft.integration.models.pretrained import models_with, pretrained
-from foredraft.integration.paths import user_path
-
-OPTION = "early_exit.head"
+from foredraft.integration.models.draft_file import check_finished, read_exit_file
+from foredraft.integration.models.trained_for import (
+    EXIT_OPTION,
+    check_made_for,
+    check_own_exit,
+    exit_head_path,
+    exit_layer_of,
+)
 
 OWN_HEAD_DRAFT_TOKENS = 4
 """For a model's own head: what its acceptance will be is not known."""
@@ -55,44 +57,20 @@ def load_exit(options: EarlyExitOptions, target: Target) -> LoadedExit:
         raise UserError(f"proposer: early_exit cannot draft with this model: {reason}")
     if options.head == OWN_HEAD:
         return _own(options.exit_layer, target)
-    return _trained(_path(options.head, target), options.exit_layer, target)
-
-
-def _path(name: str | None, target: Target) -> Path:
-    if name is not None:
-        return user_path(name, OPTION)
-    shipped = pretrained(target.name, EXIT_FILE)
-    if shipped is None:
-        known = ", ".join(models_with(EXIT_FILE)) or "no model"
-        raise UserError(
-            f"{OPTION}: none is given, and foredraft brings one for {known} only; train one with "
-            f"`foredraft train exit`, or say {OWN_HEAD!r} and an early_exit.exit_layer for a model that was "
-            "trained to leave early"
-        )
-    return shipped
+    return _trained(exit_head_path(options.head, target.name), options.exit_layer, target)
 
 
 def _own(exit_layer: int | None, target: Target) -> LoadedExit:
-    num_layers = target.prepared.num_layers
-    assert exit_layer is not None, "the configuration asks for it"
-    if exit_layer > num_layers:
-        raise UserError(
-            f"early_exit.exit_layer: the model can be left after 1 to {num_layers} layers, got {exit_layer}"
-        )
+    exit_layer = check_own_exit(exit_layer, target.prepared.num_layers)
     return LoadedExit(OwnHead(target.prepared, exit_layer), None, False, OWN_HEAD_DRAFT_TOKENS)
 
 
 def _trained(path: Path, exit_layer: int | None, target: Target) -> LoadedExit:
-    check_finished(path, OPTION)
-    named = f"{OPTION}: {path}"
+    check_finished(path, EXIT_OPTION)
+    named = f"{EXIT_OPTION}: {path}"
     file = read_exit_file(path)
     check_made_for(file, target, named)
-    made_for, num_layers = file.exit_layer, target.prepared.num_layers
-    assert made_for is not None, "read_exit_file saw to it"
-    if exit_layer not in (None, made_for):
-        raise UserError(f"early_exit.exit_layer: {path} was made for layer {made_for}, got {exit_layer}")
-    if made_for >= num_layers:
-        raise UserError(f"{named} leaves after layer {made_for}, the model has {num_layers}")
+    made_for = exit_layer_of(file, path, exit_layer, target.prepared.num_layers)
     head = TrainedHead(file, made_for, target.prepared, named)
     _check_cache(head, target, named)
     return LoadedExit(head, file.head_ids.to(target.device), file.reads_states, file.num_draft_tokens)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from foredraft.integration.row_lengths import RowLengths
 
-class SlotCache:
+
+class SlotCache(RowLengths):
     """[slots, kv heads, capacity, head dim] per layer, allocated once.
 
     A slot's first ``lengths[slot]`` positions are valid. What lies beyond is left over from rejected drafts
@@ -29,36 +30,11 @@ class SlotCache:
         device: torch.device,
     ) -> None:
         shape = (num_layers, num_slots, num_kv_heads, capacity, head_dim)
+        super().__init__(num_slots, capacity)
         self.keys = zeros(shape, dtype, device)
         self.values = zeros(shape, dtype, device)
         self.num_slots = num_slots
         self.num_kv_heads = num_kv_heads
-        self.capacity = capacity
-        self.lengths = [0] * num_slots
-
-    def reserve(self, slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> None:
-        """Check that ``counts`` tokens may be written from ``starts`` on, and make them the valid end.
-
-        Raises:
-            ValueError: past the capacity, or leaving a hole behind the valid length.
-        """
-        for slot, start, count in zip(slots, starts, counts, strict=True):
-            if start + count > self.capacity:
-                raise ValueError(
-                    f"slot {slot}: {start + count} positions exceed the capacity {self.capacity}"
-                )
-            if start > self.lengths[slot]:
-                raise ValueError(
-                    f"slot {slot}: position {start} lies beyond the valid length {self.lengths[slot]}"
-                )
-        for slot, start, count in zip(slots, starts, counts, strict=True):
-            self.lengths[slot] = start + count
-
-    def truncate(self, slot: int, length: int) -> None:
-        """Keep the first ``length`` positions."""
-        if not 0 <= length <= self.lengths[slot]:
-            raise ValueError(f"slot {slot}: cannot truncate {self.lengths[slot]} positions to {length}")
-        self.lengths[slot] = length
 
     def flat_index(self, slots: Tensor, positions: Tensor) -> Tensor:
         """[T] slots and positions -> [T * kv heads] rows of the cache as [slots * heads * capacity, D]."""

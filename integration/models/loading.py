@@ -55,15 +55,27 @@ def eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | N
     return ids or _as_ids(getattr(model.config.get_text_config(), "eos_token_id", None))
 
 
-def _read(name: str, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+def model_folder(name: str) -> Path:
+    """The folder of a model in transformers' layout: built in, given as a path, or of a hub id.
+
+    Raises:
+        UserError: there is no such folder.
+    """
     if name == BUILTIN_MODEL:
-        return _from_folder(builtin_folder(), dtype)
+        return builtin_folder()
     path = user_path(name, "model")
     if os.path.isdir(path):  # pathlib's would raise for a name that is too long, say
-        return _from_folder(path, dtype)
+        return path
     if os.path.isfile(path):
+        raise UserError(f"model: {path} is a file, needed is a folder in transformers' layout or a hub id")
+    return hub_folder(name)
+
+
+def _read(name: str, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    path = user_path(name, "model")
+    if name != BUILTIN_MODEL and os.path.isfile(path):
         return _from_file(path, dtype)
-    return _from_folder(hub_folder(name), dtype)
+    return _from_folder(model_folder(name), dtype)
 
 
 def _from_folder(folder: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:

@@ -17,6 +17,11 @@ def numbered_lines(text: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
+def has_lone_surrogate(text: str) -> bool:
+    """Whether half of a character stands alone in it, as JSON allows and UTF-8, and so any tokenizer, not."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def parse_json(line: str | bytes) -> Any:
     """The value on a line.
 

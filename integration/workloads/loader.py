@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foredraft.integration.errors import UserError
-from foredraft.integration.workloads.json_lines import numbered_lines, parse_json
+from foredraft.integration.workloads.json_lines import has_lone_surrogate, numbered_lines, parse_json
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,12 @@ def _prompt(row: Any, number: int, default_category: str) -> WorkloadPrompt:
         raise UserError(f"turns must be a list of texts, got {turns!r:.80}")
     if not turns or not all(turn.strip() for turn in turns):
         raise UserError(f"turns must hold at least one text and no empty one, got {turns!r:.80}")
-    prompt_id = row.get("id", row.get("question_id", number))
-    return WorkloadPrompt(str(prompt_id), str(row.get("category", default_category)), tuple(turns))
+    prompt_id = str(row.get("id", row.get("question_id", number)))
+    category = str(row.get("category", default_category))
+    for text in (prompt_id, category, *turns):
+        if has_lone_surrogate(text):
+            raise UserError(f"a lone surrogate, which is no character, in {text!r:.80}")
+    return WorkloadPrompt(prompt_id, category, tuple(turns))
 
 
 def _keep(prompts: list[WorkloadPrompt], categories: Sequence[str], source: str) -> list[WorkloadPrompt]:

@@ -7,10 +7,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import ComparePlan, proposer_configs
-from foredraft.integration.compare.results.document import design
+from foredraft.integration.compare.results.base import HeadToHead
+from foredraft.integration.compare.results.document import design, offline_words
 from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
 from foredraft.integration.compare.results.rows import overall_rows
@@ -141,6 +142,7 @@ def make_row() -> Callable[..., ResultRow]:
             "proposer": config,
             "workload": "toy",
             "batch_size": 1,
+            "arrivals_per_s": None,
             "temperature": 0.0,
             "num_draft_tokens": 5,
             "tokens_per_s": 100.0 * speedup,
@@ -162,6 +164,7 @@ def make_row() -> Callable[..., ResultRow]:
             "outputs_equal": True,
             "first_difference": None,
             "law_p_value": None,
+            "law_tokens": None,
             "ideal_speedup": 2.0,
             "share_of_ideal": speedup / 2.0,
             "time_split": {"propose": 0.1, "forward": 0.6, "sample": 0.2, "rest": 0.1},
@@ -191,10 +194,13 @@ def make_document(make_plan: Callable[..., ComparePlan]) -> Callable[..., Result
         values: dict[str, Any] = {
             "results": rows,
             "overall": overall,
-            "recommendation": recommendation(rows, overall),
+            "head_to_head": [],
+            "recommendation": recommendation(rows, overall, [], offline_words(rows)),
             "regressions": None,
+            "baseline_notes": None,
             "design": design(make_plan(repeats=None), 0.99),
             "configs": {name: {"proposer": name} for name in names},
+            "workloads": {"toy": "0123"},
             "environment": ENVIRONMENT,
             "command": "foredraft compare",
             "commit": None,
@@ -214,3 +220,20 @@ def workload_file(tmp_path: Path) -> Path:
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(f'{{"id": "p{n}", "turns": ["abcabcabc{n}"]}}\n' for n in range(3)))
     return path
+
+
+@pytest.fixture
+def draft_beats_ngram() -> HeadToHead:
+    """Two against one another, with round figures."""
+    return HeadToHead(
+        config="draft",
+        against="ngram",
+        conditions=["batch 1", "temperature 0"],
+        num_workloads=1,
+        speedup=1.33,
+        speedup_low=1.25,
+        speedup_high=1.42,
+        standard_error=0.01,
+        freedom=5,
+        verdict="faster",
+    )

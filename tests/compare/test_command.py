@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -13,8 +14,9 @@ from typer.testing import CliRunner, Result
 from foredraft.integration import cli
 from foredraft.integration.compare import compare
 from foredraft.integration.compare.offline import measure as measure_module
-from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.prompts import CompareRequest
+from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.results.schema import kept_schema
 from foredraft.integration.config import Config
 from foredraft.integration.embedded import build
@@ -75,13 +77,20 @@ def test_a_run_prints_and_writes_its_result(loads: list[Config], workload_file: 
         (["--temperature", "-1"], "temperature"),
         (["--json", "no/such/folder/out.json"], "--json"),
         (["--set", "sampling.n=2"], "sampling.n"),
-        (["--limit", "0"], "--limit"),
-        (["--repeats", "0"], "--repeats"),
-        (["--budget", "0"], "--budget"),
-        (["--min-effect", "2"], "--min-effect"),
+        (["--limit", "0"], "--limit: should be 1 or more (got 0)"),
+        (["--repeats", "-3"], "--repeats: should be 1 or more (got -3)"),
+        (["--budget", "nan"], "--budget: should be 1 or more (got nan)"),
+        (["--min-effect", "2"], "--min-effect: should be from 0 to 1 (got 2)"),
+        (["--min-effect", "nan"], "(got nan)"),
+        (["--traffic-speed", "0"], "--traffic-speed: should be 0.001 or more (got 0)"),
+        (["--json", ""], "--json: needs the name of a file"),
+        (["--json", "a.out", "--html", "./a.out"], "--html: 'a.out' is the file of --json as well"),
+        (["--json", "a.out", "--baseline", "a.out"], "--baseline: 'a.out' is the file of --json as well"),
+        (["--journal", "a.out", "--html", "a.out"], "each needs its own"),
         (["--html", "no/such/folder/out.html"], "--html"),
         (["--journal", "no/such/folder/run.journal"], "--journal"),
         (["--baseline", "no_such_file.json"], "--baseline"),
+        (["--check-law", "--temperature", "0"], "--check-law: means nothing at temperature 0 alone"),
         (["--variant", "k3"], "--variant"),
         (["--variant", "k3:num_draft_tokens=0"], "--variant k3"),
     ],
@@ -112,12 +121,12 @@ def test_ctrl_c_shows_and_writes_what_is_complete(
 ) -> None:
     num_runs = 0
 
-    def interrupted(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def interrupted(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         nonlocal num_runs
         num_runs += 1
         if num_runs == interrupt_at:
             raise KeyboardInterrupt
-        return run_block(engine, requests, batch_size)
+        return run_block(engine, requests, *load)
 
     monkeypatch.setattr(measure_module, "run_block", interrupted)
     out = tmp_path / "out.json"
@@ -128,6 +137,8 @@ def test_ctrl_c_shows_and_writes_what_is_complete(
     assert result.exit_code == 130
     assert out.exists() == bool(num_blocks), "nothing complete, nothing written"
     assert (tmp_path / "out.html").exists() == bool(num_blocks)
+    told = "interrupted, blocks are missing" if num_blocks else "interrupted before the first block"
+    assert told in " ".join(result.output.split())
     if num_blocks:
         document = json.loads(out.read_text())
         assert document["interrupted"] is True
@@ -175,12 +186,12 @@ def test_a_killed_run_goes_on_and_ends_like_a_whole_one(
     class KilledError(BaseException):
         pass
 
-    def killed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def killed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         nonlocal num_runs
         num_runs += 1
         if num_runs == 6:  # two warm-ups, one block, half of the next
             raise KilledError
-        return run_block(engine, requests, batch_size)
+        return run_block(engine, requests, *load)
 
     arguments = ["--proposers", "ngram", "--repeats", "1", "--journal", str(journal)]
     monkeypatch.setattr(measure_module, "run_block", killed)
@@ -210,8 +221,8 @@ def test_a_regression_is_shown_and_is_the_exit_code(
 ) -> None:
     speed = 1.0
 
-    def timed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
-        measured = run_block(engine, requests, batch_size)
+    def timed(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
+        measured = run_block(engine, requests, *load)
         return replace(measured, seconds=1 / speed if engine.proposer else 1.0)
 
     monkeypatch.setattr(measure_module, "run_block", timed)
@@ -233,6 +244,30 @@ def test_a_baseline_without_a_common_cell_says_so(
     result = short_run(workload_file, *arguments, "--temperature", "0.5", "--baseline", str(old))
     assert result.exit_code == 0
     assert "has no cell and configuration in common" in result.stderr
+
+
+@pytest.mark.parametrize("changed", [["--max-tokens", "5"], ["--limit", "2"]])
+def test_a_baseline_of_other_requests_is_refused(
+    loads: list[Config], workload_file: Path, tmp_path: Path, changed: list[str]
+) -> None:
+    old = tmp_path / "old.json"
+    arguments = ["--proposers", "ngram", "--repeats", "1"]
+    assert short_run(workload_file, *arguments, "--json", str(old)).exit_code == 0
+    result = short_run(workload_file, *arguments, *changed, "--baseline", str(old))
+    assert isinstance(result.exception, UserError)
+    assert "held other requests" in str(result.exception)
+
+
+def test_a_baseline_of_other_options_is_compared_and_told(
+    loads: list[Config], workload_file: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old.json"
+    arguments = ["--proposers", "ngram", "--repeats", "1"]
+    assert short_run(workload_file, *arguments, "--json", str(old), "--num-draft-tokens", "3").exit_code == 0
+    result = short_run(workload_file, *arguments, "--baseline", str(old), "--num-draft-tokens", "4")
+    told = " ".join(result.stdout.split())
+    assert "--baseline: ngram: num_draft_tokens was 3 then and is 4 now" in told
+    assert "--baseline: 1 of 1 cells could not be held against it: too few blocks" in told
 
 
 def test_a_run_within_a_budget_ends(loads: list[Config], workload_file: Path, tmp_path: Path) -> None:

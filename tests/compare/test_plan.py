@@ -7,6 +7,7 @@ from foredraft.integration.compare.plan import (
     ComparePlan,
     compared_configs,
     parse_batch_sizes,
+    parse_rates,
     parse_temperatures,
     proposer_configs,
     request_params,
@@ -61,12 +62,12 @@ def test_outputs_are_short_unless_a_length_is_asked_for() -> None:
 
 def test_the_level_shares_the_error_between_all_comparisons() -> None:
     plan = ComparePlan(proposer_configs(Config(), ["ngram", "draft"]), ("a", "b"), (1, 8), (0.0,))
-    assert 1 - plan.interval_level(4) == pytest.approx(0.05 / (2 * (4 + 2) * len(LOOKS)))
+    assert 1 - plan.interval_level(4) == pytest.approx(0.05 / ((2 * (4 + 2) + 2) * len(LOOKS)))
     fixed = replace(plan, repeats=3)
-    assert 1 - fixed.interval_level(4) == pytest.approx(0.05 / (2 * (4 + 2)))
+    assert 1 - fixed.interval_level(4) == pytest.approx(0.05 / (2 * (4 + 2) + 2))
     assert 1 - fixed.without({"draft"}).interval_level(4) == pytest.approx(0.05 / (4 + 2))
     alone = replace(fixed, workloads=("a",))
-    assert 1 - alone.interval_level(2) == pytest.approx(0.05 / (2 * 2)), "one workload is its own whole"
+    assert 1 - alone.interval_level(2) == pytest.approx(0.05 / (2 * 2 + 2)), "one workload is its own whole"
 
 
 def test_each_proposer_keeps_the_rest_of_the_configuration() -> None:
@@ -139,3 +140,9 @@ def test_several_completions_per_prompt_are_refused() -> None:
     """They would run side by side and exceed the batch size."""
     with pytest.raises(UserError, match=r"sampling\.n"):
         request_params(Config(sampling={"n": 2}), 0.0, seed=0)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "fast", "1,,2", "nan", "inf"])
+def test_bad_rates_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--rates"):
+        parse_rates(text)

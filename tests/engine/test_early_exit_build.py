@@ -19,7 +19,6 @@ from toy_exits import NUM_LAYERS, exit_model, trained_exit
 from toys import TOY_VOCAB, family_model, random_prompts, run_tokens, toy_model
 
 from foredraft.integration.config import Config
-from foredraft.integration.embedded import exit_loading
 from foredraft.integration.embedded.build import EXIT_STATES, _bytes_per_position, build_engine
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
@@ -27,6 +26,7 @@ from foredraft.integration.embedded.exit_loading import OWN_HEAD_DRAFT_TOKENS, l
 from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
+from foredraft.integration.models import trained_for
 from foredraft.integration.models.draft_file import (
     DRAFT_FILE,
     EXIT_FILE,
@@ -140,7 +140,7 @@ def test_the_head_that_comes_with_the_model(
 ) -> None:
     write(tmp_path, trained_exit(MODEL, 3, num_draft_tokens=6))
     shipped = {("toy", EXIT_FILE): tmp_path / EXIT_FILE}
-    monkeypatch.setattr(exit_loading, "pretrained", lambda *wanted: shipped.get(wanted))
+    monkeypatch.setattr(trained_for, "pretrained", lambda *wanted: shipped.get(wanted))
     engine = build_engine(config_of(), target)
     assert engine.num_draft_tokens == 6
     assert run_tokens(engine, PROMPTS, GREEDY) == plain

@@ -8,8 +8,8 @@ from letters import TEXT, TEXT_VOCAB, TOKENIZER, text_decoder, token_ids
 from toys import ScriptedProposer, make_engine, oracle_of
 
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.metrics import EngineMetrics
 from foredraft.integration.engine import CompletionOutput, RequestOutput, SpeculationStats
+from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import DraftContext, Proposer
 from foredraft.verifier import Draft

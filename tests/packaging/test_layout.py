@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,12 @@ def test_plain_ngram_needs_no_optional_dependency() -> None:
     code = f"import sys, foredraft.integration.embedded.build; print({heavy} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_every_package_is_listed() -> None:
+    """An editable install finds what is not listed; a wheel does not have it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = project["tool"]["setuptools"]["packages"]
+    folders = {path.parent for part in ORDER for path in (ROOT / part).rglob("__init__.py")}
+    found = {"foredraft." + ".".join(folder.relative_to(ROOT).parts) for folder in folders}
+    assert found <= set(listed)

@@ -26,8 +26,12 @@ CPU = torch.device("cpu")
 
 def noisy_model(noise: float = 0.012, num_layers: int = 2, seed: int = 0) -> LlamaForCausalLM:
     """The toy model with other weights nearby: right about half the time as a draft of it."""
-    model = toy_model(num_layers, seed=seed)
-    generator = torch.Generator().manual_seed(seed + 1)
+    return noised(toy_model(num_layers, seed=seed), noise, seed + 1)
+
+
+def noised(model: LlamaForCausalLM, noise: float, seed: int) -> LlamaForCausalLM:
+    """Move every weight of ``model`` a little."""
+    generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         parameter.add_(torch.randn(parameter.shape, generator=generator) * noise)
     return model

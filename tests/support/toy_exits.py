@@ -28,7 +28,11 @@ def exit_model(num_layers: int = NUM_LAYERS, vocab_size: int = TOY_VOCAB) -> Lla
 
     Its norms have weights, so that a norm more or less changes its choices.
     """
-    model = toy_model(num_layers, vocab_size)
+    return fading(toy_model(num_layers, vocab_size))
+
+
+def fading(model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """Make each layer of ``model`` say less than the one before, and give its norms weights."""
     generator = torch.Generator().manual_seed(4)
     for name, weight in model.named_parameters():
         if "norm" in name:

@@ -63,6 +63,8 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
         ('{"turns": ["a", 3]}', "turns must be a list of texts"),
         ('{"turns": []}', "at least one text"),
         ('{"turns": ["a", " "]}', "no empty one"),
+        (r'{"turns": ["a", "b\ud800"]}', "a lone surrogate, which is no character, in 'b"),
+        (r'{"turns": ["a"], "id": "\udc00"}', "a lone surrogate"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, line: str, message: str) -> None:
@@ -102,7 +104,7 @@ def test_an_unknown_category_and_a_bad_limit_are_refused() -> None:
 
 @pytest.mark.shared_data
 @pytest.mark.skipif(
-    "FOREDRAFT_SHARED_DATA" not in os.environ, reason="FOREDRAFT_SHARED_DATA names no prompt file"
+    not os.environ.get("FOREDRAFT_SHARED_DATA"), reason="FOREDRAFT_SHARED_DATA names no prompt file"
 )
 def test_the_spec_bench_format_loads() -> None:
     path = os.environ["FOREDRAFT_SHARED_DATA"]

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, pairwise
 from typing import TypeVar
 
+from foredraft.integration.compare.load import poisson_arrivals
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import Cell, ComparePlan, request_params
 
@@ -33,13 +34,13 @@ def cell_blocks(plan: ComparePlan, cell: Cell, prompts: Sequence[Prompt]) -> Ite
             seed = (plan.seed + number) % NUM_SEEDS
             requests.append(CompareRequest(prompt, request_params(plan.base, cell.temperature, seed)))
             number += 1
-        yield from cut_blocks(requests, cell.batch_size)
+        yield from cut_blocks(requests, cell.block_size)
 
 
 def blocks_in_passes(cell: Cell, prompts: Sequence[Prompt], num_times: int) -> int:
     """How many blocks serve each prompt at least ``num_times``, in whole passes."""
     times = _times_per_pass(cell, prompts)
-    return len(prompts) * times // cell.batch_size * -(-num_times // times)
+    return len(prompts) * times // cell.block_size * -(-num_times // times)
 
 
 def turns(plan: ComparePlan, cell: Cell, block_number: int) -> list[str]:
@@ -50,6 +51,13 @@ def turns(plan: ComparePlan, cell: Cell, block_number: int) -> list[str]:
     order = list(plan.configs)
     _random(plan, cell, "turns", block_number // 2).shuffle(order)
     return order[::-1] if block_number % 2 else order
+
+
+def block_arrivals(plan: ComparePlan, cell: Cell, block_number: int, count: int) -> list[float] | None:
+    """Seconds from the start of a block to each arrival, the same for all; ``None`` in a closed loop."""
+    if cell.arrivals_per_s is None:
+        return None
+    return poisson_arrivals(cell.arrivals_per_s, count, _key(plan, cell, "arrivals", block_number))
 
 
 def cut_blocks(items: Sequence[Item], batch_size: int) -> list[list[Item]]:
@@ -66,9 +74,12 @@ def cut_blocks(items: Sequence[Item], batch_size: int) -> list[list[Item]]:
 
 
 def _times_per_pass(cell: Cell, prompts: Sequence[Prompt]) -> int:
-    return -(-cell.batch_size // len(prompts))
+    return -(-cell.block_size // len(prompts))
 
 
 def _random(plan: ComparePlan, cell: Cell, purpose: str, number: int) -> random.Random:
-    key = (plan.seed, cell.workload, cell.batch_size, cell.temperature, purpose, number)
-    return random.Random(repr(key))
+    return random.Random(_key(plan, cell, purpose, number))
+
+
+def _key(plan: ComparePlan, cell: Cell, purpose: str, number: int) -> str:
+    return repr((plan.seed, cell, purpose, number))

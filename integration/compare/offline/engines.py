@@ -46,7 +46,7 @@ def build_engines(
     engines = {}
     for name, config in plan.configs.items():
         try:
-            engines[name] = _build(config, target, max(plan.batch_sizes), needed)
+            engines[name] = _build(config, target, plan.max_batch_size, needed)
         except UserError:
             if name not in plan.optional:
                 raise

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import torch
-
-from foredraft.integration.compare.offline.blocks import turns
-from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
+from foredraft.integration.compare.offline.block_run import BlockRun
+from foredraft.integration.compare.offline.blocks import block_arrivals, turns
 from foredraft.integration.compare.offline.law_check import LawChecker
-from foredraft.integration.compare.offline.output_check import Difference, OutputChecker
+from foredraft.integration.compare.offline.output_check import Checker, Difference
 from foredraft.integration.compare.offline.prompts import CompareRequest
+from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.plan import Cell, ComparePlan
 from foredraft.integration.compare.variants import BASELINE
-from foredraft.integration.config import Config, proposer_names
-from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.engine import Engine
 from foredraft.integration.errors import UserError
 
 WARM_UP_TOKENS = 8
-
-SEED_EXACT_PROPOSERS = {BASELINE, "ngram"}
-"""Their drafts are point masses: in float32 the seeded output is the same tokens as without speculation."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,11 @@ class MeasuredBlock:
     differences: dict[str, list[Difference | None] | None]
     places: dict[str, list[float]] = field(default_factory=dict)
 
+    def speed(self, name: str) -> float:
+        """Tokens/s; where arrivals fix these, requests per second of latency."""
+        run = self.runs[name]
+        return run.tokens_per_s if self.cell.arrivals_per_s is None else run.requests_per_s_of_latency
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -51,13 +51,14 @@ class Bench:
 
     Attributes:
         engines: one per configuration of the plan.
-        checker: for the outputs, over the baseline's decoder; so is ``law_checker``.
+        checker: for the outputs.
+        law_checker: over the baseline's decoder; ``None`` where no decoder can be had.
     """
 
     plan: ComparePlan
-    engines: Mapping[str, EmbeddedEngine]
-    checker: OutputChecker
-    law_checker: LawChecker
+    engines: Mapping[str, Engine]
+    checker: Checker
+    law_checker: LawChecker | None = None
 
     def warm_up(self, requests: Sequence[CompareRequest], batch_size: int) -> None:
         """One short block each, so that what happens once per process or batch size is not measured."""
@@ -77,8 +78,9 @@ class Bench:
         Raises:
             UserError: one of them did not bring a single token.
         """
+        arrivals = block_arrivals(self.plan, cell, number, len(requests))
         runs = {
-            name: run_block(self.engines[name], requests, cell.batch_size)
+            name: run_block(self.engines[name], requests, cell.batch_size, arrivals)
             for name in turns(self.plan, cell, number)
             if name in names
         }
@@ -100,6 +102,7 @@ class Bench:
         )
 
     def _places(self, requests: Sequence[CompareRequest], run: BlockRun) -> list[float]:
+        assert self.law_checker is not None, "the command line asks for it with the embedded engine only"
         pairs = zip(requests, run.outputs, strict=True)
         return [
             place
@@ -110,17 +113,10 @@ class Bench:
     def _differences(
         self, name: str, cell: Cell, requests: Sequence[CompareRequest], runs: Mapping[str, BlockRun]
     ) -> list[Difference | None] | None:
-        if not promises_equal_tokens(self.plan.configs[name], cell.temperature, self.checker.dtype):
+        if not self.checker.promises_equal_tokens(self.plan.configs[name], cell.temperature):
             return None
         triples = zip(requests, runs[BASELINE].outputs, runs[name].outputs, strict=True)
         return [
             self.checker.compare(request.prompt.token_ids, expected, own)
             for request, expected, own in triples
         ]
-
-
-def promises_equal_tokens(config: Config, temperature: float, dtype: torch.dtype) -> bool:
-    """Whether a configuration must give the baseline's tokens, up to rounding."""
-    return temperature == 0 or (
-        dtype == torch.float32 and set(proposer_names(config)) <= SEED_EXACT_PROPOSERS
-    )

@@ -9,13 +9,17 @@ from typing import Any
 import torch
 
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.engine import Engine
 
 
-def engine_bytes(engine: EmbeddedEngine) -> int:
+def engine_bytes(engine: Engine) -> int | None:
     """Bytes of the tensors of its cache and its proposer: caches, and a draft's or a head's own weights.
 
-    What the target's forward pass holds is shared by all engines of a comparison and not counted.
+    What the target's forward pass holds is shared by all engines of a comparison and not counted. ``None`` of
+    other engines than ours, which keep their tensors to themselves.
     """
+    if not isinstance(engine, EmbeddedEngine):
+        return None
     shared = {_place(tensor) for tensor in _tensors(getattr(engine.decoder, "prepared", None), set())}
     own = {
         _place(tensor): _num_bytes(tensor) for tensor in _tensors([engine.decoder, engine.proposer], set())

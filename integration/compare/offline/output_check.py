@@ -6,16 +6,20 @@ a pass over one, and where two tokens are about equally likely that can flip the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from foredraft.integration.compare.variants import BASELINE
+from foredraft.integration.config import Config, proposer_names
 from foredraft.proposers.decoder import Decoder, Tokens
 
 OutputsEqual = Literal["near_tie"] | bool
+
+Measure = Callable[[Sequence[int], int, int], tuple[float, float]]
 
 ROW = 0
 
@@ -47,6 +51,22 @@ class Verdict:
     difference: Difference | None = None
 
 
+SEED_EXACT_PROPOSERS = {BASELINE, "ngram"}
+"""Their drafts are point masses: in float32 the seeded output is the same tokens as without speculation."""
+
+
+class Checker(Protocol):
+    """What holds the outputs of one kind of engine against those of the baseline."""
+
+    def promises_equal_tokens(self, config: Config, temperature: float) -> bool:
+        """Whether a configuration must give the baseline's tokens, up to rounding."""
+
+    def compare(
+        self, prompt_ids: Sequence[int], expected: Sequence[int], actual: Sequence[int]
+    ) -> Difference | None:
+        """The first difference between two outputs of a prompt; ``None`` if they are equal."""
+
+
 @dataclass(frozen=True)
 class OutputChecker:
     """Compares outputs and asks the target about differences.
@@ -63,19 +83,16 @@ class OutputChecker:
     num_draft_tokens: int
     prefill_chunk: int
 
+    def promises_equal_tokens(self, config: Config, temperature: float) -> bool:
+        """See ``Checker``."""
+        return promises_equal_tokens(config, temperature, self.dtype)
+
     def compare(
         self, prompt_ids: Sequence[int], expected: Sequence[int], actual: Sequence[int]
     ) -> Difference | None:
-        """The first difference between two outputs of a prompt; ``None`` if they are equal."""
-        position = first_difference(expected, actual)
-        if position is None:
-            return None
-        if position >= min(len(expected), len(actual)):
-            return Difference(position, None, None, near_tie=False)
-        prefix = [*prompt_ids, *expected[:position]]
-        gap, rounding = self.measure(prefix, expected[position], actual[position])
-        near_tie = self.dtype != torch.float32 and gap <= 2 * rounding
-        return Difference(position, gap, rounding, near_tie)
+        """See ``Checker``."""
+        is_float32 = self.dtype == torch.float32
+        return compare_outputs(prompt_ids, expected, actual, self.measure, is_float32=is_float32)
 
     def measure(self, prefix: Sequence[int], expected: int, actual: int) -> tuple[float, float]:
         """Logit gap of two tokens after ``prefix``, and the rounding of the logits there."""
@@ -104,6 +121,35 @@ class OutputChecker:
     def _forward(self, token_ids: Sequence[int], start: int) -> Tensor:
         tokens = torch.tensor(token_ids, dtype=torch.int64, device=self.decoder.device)
         return self.decoder.forward(Tokens(tokens, [ROW], [start], [len(token_ids)]))
+
+
+def promises_equal_tokens(config: Config, temperature: float, dtype: torch.dtype) -> bool:
+    """The same of the embedded engine, whose verifier draws alike with and without drafts."""
+    return temperature == 0 or (dtype == torch.float32 and set(proposer_names(config)) <= SEED_EXACT_PROPOSERS)
+
+
+def compare_outputs(
+    prompt_ids: Sequence[int],
+    expected: Sequence[int],
+    actual: Sequence[int],
+    measure: Measure,
+    *,
+    is_float32: bool,
+) -> Difference | None:
+    """The first difference between two outputs of a prompt; ``None`` if they are equal.
+
+    Args:
+        measure: of a prefix and two tokens after it, the gap of their logits and the rounding there.
+        is_float32: then rounding excuses nothing.
+    """
+    position = first_difference(expected, actual)
+    if position is None:
+        return None
+    if position >= min(len(expected), len(actual)):
+        return Difference(position, None, None, near_tie=False)
+    prefix = [*prompt_ids, *expected[:position]]
+    gap, rounding = measure(prefix, expected[position], actual[position])
+    return Difference(position, gap, rounding, near_tie=not is_float32 and gap <= 2 * rounding)
 
 
 def first_difference(expected: Sequence[int], actual: Sequence[int]) -> int | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from foredraft.integration.compare.offline.blocks import blocks_in_passes, cell_blocks
+from foredraft.integration.compare.clock import Clock
+from foredraft.integration.compare.offline.blocks import block_arrivals, blocks_in_passes, cell_blocks
 from foredraft.integration.compare.offline.measure import Bench, MeasuredBlock
-from foredraft.integration.compare.offline.open_pairs import open_names
-from foredraft.integration.compare.offline.progress import ProgressLine
+from foredraft.integration.compare.offline.open_pairs import hardly_checked_names, open_names
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
 from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.progress import ProgressLine
 from foredraft.integration.compare.statistics.looks import LOOKS
 from foredraft.integration.compare.variants import BASELINE
+from foredraft.integration.errors import UserError
 
 Finished = Mapping[tuple[Cell, int], MeasuredBlock]
 """Blocks of an earlier run, by cell and number."""
@@ -51,7 +52,9 @@ def run_comparison(
     plan = bench.plan
     states = _states(plan, prompts)
     level = plan.interval_level(len(states))
-    clock = _Clock(plan, finished, sum(state.looks[-1] for state in states))
+    budget_s = plan.budget_s if plan.repeats is None else None
+    used_before = sum(run.seconds for block in finished.values() for run in block.runs.values())
+    clock = Clock(budget_s, used_before, sum(state.looks[-1] for state in states))
     for number in range(max(state.looks[-1] for state in states)):
         random.Random(f"{plan.seed} cells {number}").shuffle(states)
         for state in states:
@@ -63,11 +66,33 @@ def run_comparison(
                 return
             state.blocks.append(block)
             if len(state.blocks) in state.looks:
-                state.open_names = open_names(state.blocks, state.open_names, level, plan.min_effect)
+                hardly_checked = hardly_checked_names(block for each in states for block in each.blocks)
+                state.open_names = open_names(
+                    state.blocks, state.open_names, level, plan.min_effect, hardly_checked
+                )
             num_open = sum(bool(each.open_names) for each in states)
             clock.count_block()
             progress.show(clock.seconds_used, clock.seconds_left, num_open)
             yield block
+
+
+def check_arrivals_fit(plan: ComparePlan, prompts: Mapping[str, Sequence[Prompt]]) -> None:
+    """Refuse arrivals at rates of which the first block of a cell takes more than the budget.
+
+    Raises:
+        UserError: there is such a cell.
+    """
+    if plan.repeats is not None:
+        return
+    for cell in plan.cells(prompts):
+        requests = next(cell_blocks(plan, cell, prompts[cell.workload]))
+        arrivals = block_arrivals(plan, cell, 0, len(requests)) or [0.0]
+        needed = arrivals[-1] * len(plan.configs)
+        if needed > plan.budget_s:
+            raise UserError(
+                f"--budget: a block at --rates {cell.arrivals_per_s:g} takes {needed:.0f} s for all "
+                f"configurations, more than {plan.budget_s:g}; raise it, or the rate"
+            )
 
 
 def _states(plan: ComparePlan, prompts: Mapping[str, Sequence[Prompt]]) -> list[_CellState]:
@@ -82,42 +107,14 @@ def _states(plan: ComparePlan, prompts: Mapping[str, Sequence[Prompt]]) -> list[
 
 
 def _measure(
-    bench: Bench, state: _CellState, requests: Sequence[CompareRequest], clock: _Clock
+    bench: Bench, state: _CellState, requests: Sequence[CompareRequest], clock: Clock
 ) -> MeasuredBlock | None:
     """The next block of a cell; ``None`` if the budget does not hold it."""
-    if not clock.allows(state.expected_seconds):
+    names = {BASELINE, *state.open_names}
+    arrivals = block_arrivals(bench.plan, state.cell, len(state.blocks), len(requests)) or [0.0]
+    if not clock.allows(max(state.expected_seconds, arrivals[-1] * len(names))):
         return None
     if not state.warm:
         bench.warm_up(requests, state.cell.batch_size)
         state.warm = True
-    return bench.measure(state.cell, len(state.blocks), requests, {BASELINE, *state.open_names})
-
-
-class _Clock:
-    """The budget; what an earlier run has used of it is used. A fixed design has no budget."""
-
-    def __init__(self, plan: ComparePlan, finished: Finished, max_blocks: int) -> None:
-        self._budget_s = plan.budget_s if plan.repeats is None else None
-        self._started = time.monotonic()
-        self._used_before = sum(run.seconds for block in finished.values() for run in block.runs.values())
-        self._max_blocks = max_blocks
-        self._num_blocks = 0
-
-    def count_block(self) -> None:
-        """One more block is done."""
-        self._num_blocks += 1
-
-    @property
-    def seconds_used(self) -> float:
-        return self._used_before + time.monotonic() - self._started
-
-    @property
-    def seconds_left(self) -> float:
-        """At most, under a budget; else going by the blocks so far."""
-        if self._budget_s is not None:
-            return max(self._budget_s - self.seconds_used, 0)
-        return self.seconds_used / self._num_blocks * (self._max_blocks - self._num_blocks)
-
-    def allows(self, seconds: float) -> bool:
-        """Whether what takes so long still fits."""
-        return self._budget_s is None or self.seconds_used + seconds <= self._budget_s
+    return bench.measure(state.cell, len(state.blocks), requests, names)

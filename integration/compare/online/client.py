@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from foredraft.integration.compare.online.endpoint import Endpoint
+from foredraft.integration.compare.online.http_stream import (
+    FAULTS,
+    RefusedError,
+    StreamError,
+    fault_text,
+    get_text,
+    post_events,
+)
+from foredraft.integration.compare.online.server_text import whole_letters
 from foredraft.integration.errors import UserError
-
-DONE = "[DONE]"
 
 
 @dataclass(frozen=True)
 class OnlineRequest:
-    """What every server is asked alike."""
+    """What every server is asked alike.
+
+    Attributes:
+        messages: (role, content) of a chat.
+        prompt: instead of messages: a text that is continued as it is.
+        arrival_s: when it was made in recorded traffic.
+    """
 
     prompt_id: str
     messages: tuple[tuple[str, str], ...]
     max_tokens: int
     temperature: float
     seed: int
+    prompt: str | None = None
+    arrival_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -33,114 +45,75 @@ class Reply:
 
     Attributes:
         error: what went wrong; then the other figures do not count.
-        num_tokens: as the server says; the number of pieces of text where it does not say.
+        num_tokens: as the server says; ``None`` where it does not say, or says what cannot be. Pieces of text
+            are no tokens: a server that speculates sends several in one.
         first_token_s: seconds to the first piece of text.
         seconds: to the end.
+        refused: whether the server does not take this request at all.
     """
 
     error: str | None
     text: str
-    num_tokens: int
+    num_tokens: int | None
     first_token_s: float
     seconds: float
+    refused: bool = False
 
 
-class StreamError(Exception):
-    """A reply that is none; the text says why."""
-
-
-def first_model(endpoint: Endpoint, timeout_s: float) -> str:
-    """The name of the first model that a server offers.
+def find_model(endpoint: Endpoint, timeout_s: float) -> str:
+    """The name of the model to ask for: the one wanted, or the first that the server lists.
 
     Raises:
-        UserError: the server does not answer, or not like an OpenAI server.
+        UserError: the server does not answer, not like an OpenAI server, or lacks the one wanted.
     """
+    where = f"--endpoint {endpoint.name}: {endpoint.url}"
     try:
         listed = json.loads(get_text(endpoint, "/v1/models", timeout_s))
-        return str(listed["data"][0]["id"])
-    except (OSError, http.client.HTTPException, StreamError) as error:
-        raise UserError(f"--endpoint {endpoint.name}: {endpoint.url} does not answer: {error}") from None
+        names = [name for name in (str(model["id"]) for model in listed["data"]) if name.isprintable()]
+        first = names[0]
+    except FAULTS as error:
+        raise UserError(f"{where} does not answer: {fault_text(endpoint, error)}") from None
     except (ValueError, LookupError, TypeError):
-        raise UserError(
-            f"--endpoint {endpoint.name}: {endpoint.url}/v1/models does not list a model"
-        ) from None
-
-
-def get_text(endpoint: Endpoint, path: str, timeout_s: float) -> str:
-    """The body of a page.
-
-    Raises:
-        OSError: no connection, or too slow.
-        http.client.HTTPException: not HTTP.
-        StreamError: a status other than 200.
-    """
-    connection = _connect(endpoint, timeout_s)
-    try:
-        connection.request("GET", urlsplit(endpoint.url).path + path)
-        response = connection.getresponse()
-        if response.status != 200:
-            raise StreamError(f"HTTP {response.status}")
-        return response.read().decode("utf-8", errors="replace")
-    finally:
-        connection.close()
+        raise UserError(f"{where}/v1/models does not list a model") from None
+    if endpoint.model is not None and endpoint.model not in names:
+        some = ", ".join(names[:8])
+        raise UserError(f"--model-name: {endpoint.name} has no model {endpoint.model!r}; it has {some}")
+    return endpoint.model or first
 
 
 def send(endpoint: Endpoint, model: str, request: OnlineRequest, timeout_s: float) -> Reply:
-    """Ask for a chat completion and read it as it comes. Never raises for what the server does.
+    """Ask for a completion and read it as it comes. Never raises for what the server does.
 
     Args:
         timeout_s: for the whole of it.
     """
     started = time.perf_counter()
-    text, num_pieces, num_tokens, first_token_s = "", 0, None, 0.0
-    error = None
+    text, told, first_token_s = "", None, 0.0
+    error, refused = None, False
+    path = "/v1/chat/completions" if request.prompt is None else "/v1/completions"
     try:
-        for event in _events(endpoint, model, request, started + timeout_s):
+        for event in post_events(endpoint, path, _body(model, request), started + timeout_s):
             piece = _piece(event)
             if piece:
                 first_token_s = first_token_s or time.perf_counter() - started
-                text, num_pieces = text + piece, num_pieces + 1
-            num_tokens = (event.get("usage") or {}).get("completion_tokens", num_tokens)
-    except (OSError, http.client.HTTPException, StreamError) as failure:
-        error = str(failure) or type(failure).__name__
+                text += piece
+            told = _told_tokens(event) or told
+    except FAULTS as failure:
+        error = fault_text(endpoint, failure)
+        refused = isinstance(failure, RefusedError)
     seconds = time.perf_counter() - started
-    if error is None and not num_pieces:
+    if error is None and not text:
         error = "no text came"
-    counted = num_tokens if isinstance(num_tokens, int) and num_tokens > 0 else num_pieces
-    return Reply(error, text, counted, first_token_s, seconds)
-
-
-def _events(
-    endpoint: Endpoint, model: str, request: OnlineRequest, deadline: float
-) -> Iterator[dict[str, Any]]:
-    """The JSON objects of the event stream."""
-    connection = _connect(endpoint, deadline - time.perf_counter())
-    try:
-        path = urlsplit(endpoint.url).path + "/v1/chat/completions"
-        connection.request("POST", path, json.dumps(_body(model, request)), _HEADERS)
-        response = connection.getresponse()
-        if response.status != 200:
-            raise StreamError(f"HTTP {response.status}")
-        for line in response:
-            if time.perf_counter() > deadline:
-                raise StreamError("timed out")
-            data = line.decode("utf-8", errors="replace").strip()
-            if data == f"data: {DONE}":
-                return
-            if data.startswith("data:"):
-                yield _parsed(data.removeprefix("data:"))
-        raise StreamError("the stream ended before it was done")
-    finally:
-        connection.close()
-
-
-_HEADERS = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+    num_tokens = _possible(told, request.max_tokens)
+    return Reply(error, whole_letters(text), num_tokens, first_token_s, seconds, refused)
 
 
 def _body(model: str, request: OnlineRequest) -> dict[str, Any]:
+    messages = [{"role": role, "content": content} for role, content in request.messages]
+    asked = {"messages": messages} if request.prompt is None else {"prompt": request.prompt}
     return {
         "model": model,
-        "messages": [{"role": role, "content": content} for role, content in request.messages],
+        **asked,
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "seed": request.seed,
@@ -149,29 +122,30 @@ def _body(model: str, request: OnlineRequest) -> dict[str, Any]:
     }
 
 
-def _parsed(data: str) -> dict[str, Any]:
-    try:
-        event = json.loads(data)
-    except ValueError:
-        raise StreamError("an event that is not JSON") from None
-    if not isinstance(event, dict):
-        raise StreamError("an event that is no object")
-    if "error" in event:
-        raise StreamError(f"the server says: {event['error']!s:.200}")
-    return event
+def _told_tokens(event: dict[str, Any]) -> object:
+    """What the server says is the number of output tokens, in the event that tells it."""
+    usage = event.get("usage")
+    return usage.get("completion_tokens") if isinstance(usage, dict) else None
+
+
+def _possible(count: object, max_tokens: int) -> int | None:
+    """The count if it can be one: a whole number, and no more than were asked for."""
+    if not isinstance(count, int) or isinstance(count, bool):
+        return None
+    return count if 0 < count <= max_tokens else None
 
 
 def _piece(event: dict[str, Any]) -> str:
-    """The text that an event adds."""
+    """The text that an event adds, thoughts included: they are generated like the rest."""
     try:
         choices = event.get("choices") or []
-        return str(choices[0].get("delta", {}).get("content") or "") if choices else ""
+        if not choices:
+            return ""
+        delta = choices[0].get("delta") or {}
+        found = (choices[0].get("text"), *(delta.get(key) for key in TEXT_KEYS))
+        return "".join(str(part) for part in found if part)
     except (AttributeError, LookupError, TypeError):
-        raise StreamError("an event that is no chat completion") from None
+        raise StreamError("an event that is no completion") from None
 
 
-def _connect(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:
-    parts = urlsplit(endpoint.url)
-    assert parts.hostname is not None, "checked when the endpoint was parsed"
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    return kind(parts.hostname, parts.port, timeout=max(timeout_s, 0.001))
+TEXT_KEYS = ("reasoning_content", "reasoning", "content")

@@ -1,35 +1,20 @@
-"""How requests reach a server: a fixed number in flight, or arrivals at random."""
+"""Bring the requests of a block to a server, as its load says."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 
+from foredraft.integration.compare.load import Load, poisson_arrivals
 from foredraft.integration.compare.online.client import OnlineRequest, Reply
 
 Send = Callable[[OnlineRequest], Reply]
-
-
-@dataclass(frozen=True)
-class Load:
-    """How hard a server is driven.
-
-    Attributes:
-        concurrency: requests in flight at most; under arrivals more wait in line here.
-        arrivals_per_s: Poisson arrivals; ``None`` = closed loop: a request enters as soon as another is done.
-    """
-
-    concurrency: int
-    arrivals_per_s: float | None = None
-
-    @property
-    def label(self) -> str:
-        if self.arrivals_per_s is None:
-            return f"{self.concurrency} in flight"
-        return f"{self.arrivals_per_s:g}/s"
+Line = SimpleQueue[tuple[Future[tuple[Reply, float]], OnlineRequest] | None]
+"""Requests on their way to the threads that send them; ``None`` ends one of these."""
 
 
 @dataclass(frozen=True)
@@ -47,37 +32,59 @@ class Served:
 
 
 def serve_block(send: Send, requests: Sequence[OnlineRequest], load: Load, seed: int) -> Served:
-    """Send all requests.
+    """Send all requests. Ctrl-C ends it at once: what is in flight then is left to itself.
 
     Args:
         seed: of the arrival times; the same for every server.
     """
+    line: Line = SimpleQueue()
+    num_threads = min(load.concurrency, len(requests))
+    for _ in range(num_threads):
+        # Not a pool: the interpreter would wait for its threads, and so for a server that hangs.
+        Thread(target=_send_from, args=(line, send), daemon=True).start()
     started = time.perf_counter()
-    with ThreadPoolExecutor(max_workers=load.concurrency) as pool:
-        futures: list[Future[tuple[Reply, float]]] = []
-        arrived = []
-        for wait in _waits(load, len(requests), seed):
+    futures: list[Future[tuple[Reply, float]]] = []
+    arrived = []
+    try:
+        for request, wait in zip(requests, arrival_times(load, requests, seed), strict=True):
             time.sleep(max(started + wait - time.perf_counter(), 0))
             arrived.append(time.perf_counter())
-            futures.append(pool.submit(_timed, send, requests[len(futures)]))
+            futures.append(Future())
+            line.put((futures[-1], request))
         ended = [future.result() for future in futures]
+    finally:
+        _end(line, num_threads)
     latencies = [end - begin for begin, (_, end) in zip(arrived, ended, strict=True)]
-    if load.arrivals_per_s is None:
+    if not load.has_arrivals:
         latencies = [reply.seconds for reply, _ in ended]
     return Served(max(end for _, end in ended) - started, [reply for reply, _ in ended], latencies)
 
 
-def _timed(send: Send, request: OnlineRequest) -> tuple[Reply, float]:
-    return send(request), time.perf_counter()
+def _send_from(line: Line, send: Send) -> None:
+    while (entry := line.get()) is not None:
+        future, request = entry
+        try:
+            future.set_result((send(request), time.perf_counter()))
+        except BaseException as error:
+            future.set_exception(error)
 
 
-def _waits(load: Load, count: int, seed: int) -> list[float]:
-    """Seconds from the start to each arrival."""
+def _end(line: Line, num_threads: int) -> None:
+    """Let the threads end, without sending what still waits."""
+    while True:
+        try:
+            line.get_nowait()
+        except Empty:
+            break
+    for _ in range(num_threads):
+        line.put(None)
+
+
+def arrival_times(load: Load, requests: Sequence[OnlineRequest], seed: int) -> list[float]:
+    """Seconds from the start of a block to each arrival."""
+    if load.recorded:
+        times = [request.arrival_s or 0.0 for request in requests]
+        return [one - times[0] for one in times]
     if load.arrivals_per_s is None:
-        return [0.0] * count
-    gaps = random.Random(seed)
-    waits, at = [], 0.0
-    for _ in range(count):
-        waits.append(at)
-        at += gaps.expovariate(load.arrivals_per_s)
-    return waits
+        return [0.0] * len(requests)
+    return poisson_arrivals(load.arrivals_per_s, len(requests), seed)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
+from foredraft.integration.compare.load import REQUESTS_PER_ARRIVALS, Load
 from foredraft.integration.compare.offline.blocks import cut_blocks
 from foredraft.integration.compare.online.client import OnlineRequest
 from foredraft.integration.compare.online.endpoint import Endpoint
-from foredraft.integration.compare.online.load import Load
-from foredraft.integration.compare.statistics.looks import LOOKS, interval_level
-from foredraft.integration.errors import UserError
-from foredraft.integration.workloads import WorkloadPrompt
+from foredraft.integration.compare.statistics.looks import run_level
 
 MIN_REQUESTS = 4
 """Per block at least: one request alone says more about the network than about the server."""
 
 ARRIVALS_IN_FLIGHT = 256
-"""Requests in flight at most under random arrivals; more wait in line."""
+"""Requests in flight at most under arrivals; more wait in line."""
 
 
 @dataclass(frozen=True)
 class OnlineCell:
-    """One condition."""
+    """One condition; ``temperature`` is ``None`` where each request brings its own."""
 
     workload: str
     load: Load
-    temperature: float
+    temperature: float | None
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,14 @@ class OnlinePlan:
 
     Attributes:
         endpoints: the first is the baseline.
-        prompts: per workload.
+        requests: per workload; each cell gives them its temperature, and every pass new seeds.
         timeout_s: for one request.
     """
 
     endpoints: tuple[Endpoint, ...]
-    prompts: dict[str, list[WorkloadPrompt]]
+    requests: Mapping[str, Sequence[OnlineRequest]]
     loads: tuple[Load, ...]
-    temperatures: tuple[float, ...]
+    temperatures: tuple[float | None, ...]
     max_tokens: int
     seed: int
     budget_s: float
@@ -52,15 +50,20 @@ class OnlinePlan:
     timeout_s: float = 300.0
 
     @property
+    def baseline(self) -> str:
+        return self.endpoints[0].name
+
+    @property
     def interval_level(self) -> float:
         """All intervals of the run hold together, see ``statistics.looks``."""
-        return interval_level((len(self.endpoints) - 1) * len(self.cells()), len(LOOKS))
+        num_conditions = len(self.loads) * len(self.temperatures)
+        return run_level(len(self.endpoints) - 1, len(self.cells()), num_conditions)
 
     def cells(self) -> list[OnlineCell]:
         """Every condition, workload by workload."""
         return [
             OnlineCell(workload, load, temperature)
-            for workload in self.prompts
+            for workload in self.requests
             for load in self.loads
             for temperature in self.temperatures
         ]
@@ -73,35 +76,45 @@ class OnlinePlan:
 
 
 def cell_requests(plan: OnlinePlan, cell: OnlineCell) -> Iterator[list[OnlineRequest]]:
-    """Block after block without end: the prompts in random order, over and over, with new seeds."""
-    size = max(cell.load.concurrency if cell.load.arrivals_per_s is None else 0, MIN_REQUESTS)
-    prompts = plan.prompts[cell.workload]
+    """Block after block without end: the requests in random order, over and over, with new seeds.
+
+    Recorded arrivals keep their order within a block; the blocks come in random order.
+    """
+    requests = plan.requests[cell.workload]
     number = 0
     for pass_number in count():
-        order = [*prompts] * -(-size // len(prompts))
-        random.Random(repr((plan.seed, cell, "prompts", pass_number))).shuffle(order)
-        requests = []
-        for prompt in order:
-            message = ("user", prompt.turns[0])
-            seed = plan.seed + number
-            requests.append(OnlineRequest(prompt.id, (message,), plan.max_tokens, cell.temperature, seed))
-            number += 1
-        yield from cut_blocks(requests, size)
+        shuffler = random.Random(repr((plan.seed, cell, "prompts", pass_number)))
+        for block in _one_pass(requests, cell.load, shuffler):
+            yield [_asked(plan, cell, one, number + place) for place, one in enumerate(block)]
+            number += len(block)
 
 
-def parse_rates(text: str) -> tuple[Load, ...]:
-    """ "0.5,2" -> Poisson arrivals of so many requests a second.
+def _one_pass(
+    requests: Sequence[OnlineRequest], load: Load, shuffler: random.Random
+) -> list[list[OnlineRequest]]:
+    if load.recorded:
+        blocks = recorded_blocks(requests)
+        shuffler.shuffle(blocks)
+        return blocks
+    size = REQUESTS_PER_ARRIVALS if load.has_arrivals else max(load.concurrency, MIN_REQUESTS)
+    order = [*requests] * -(-size // len(requests))
+    shuffler.shuffle(order)
+    return cut_blocks(order, size)
 
-    Raises:
-        UserError: not positive numbers.
-    """
-    try:
-        rates = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--rates: needs numbers, separated by commas (got {text!r})") from None
-    if not all(0 < rate <= 1e4 for rate in rates):
-        raise UserError(f"--rates: should be above 0 and at most 10000 a second (got {text!r})")
-    return tuple(Load(ARRIVALS_IN_FLIGHT, rate) for rate in dict.fromkeys(rates))
+
+def recorded_blocks(requests: Sequence[OnlineRequest]) -> list[list[OnlineRequest]]:
+    """Requests that followed each other, cut into blocks."""
+    return cut_blocks(requests, min(REQUESTS_PER_ARRIVALS, len(requests)))
+
+
+def _asked(plan: OnlinePlan, cell: OnlineCell, request: OnlineRequest, number: int) -> OnlineRequest:
+    temperature = request.temperature if cell.temperature is None else cell.temperature
+    return replace(request, temperature=temperature, seed=plan.seed + number)
+
+
+def at_rates(rates: Sequence[float]) -> tuple[Load, ...]:
+    """So many requests a second, arriving at random."""
+    return tuple(Load(ARRIVALS_IN_FLIGHT, rate) for rate in rates)
 
 
 def closed_loops(batch_sizes: Sequence[int]) -> tuple[Load, ...]:

@@ -4,85 +4,118 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from foredraft.integration.compare.online.load import Load
-from foredraft.integration.compare.online.model import OnlineRow
-from foredraft.integration.compare.results.table import VERDICT_STYLES
+from foredraft.integration.compare.online.model import OnlineDocument, OnlineRow
+from foredraft.integration.compare.results.base import Percentiles
+from foredraft.integration.compare.results.table_parts import (
+    empty_table,
+    few_blocks,
+    overall_table,
+    print_advice,
+    speedup_cells,
+)
+from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
 
 CAPTION = (
-    "speedup: over the first server, from paired blocks: of tokens/s, under random arrivals of the mean "
-    "latency. All intervals of this run hold together with 95 %. Only texts at temperature 0 were compared; "
-    "a law was not checked."
+    "speedup: over the first server, from paired blocks: of tokens/s, under arrivals of the mean latency. "
+    "All intervals of this run hold together with 95 %. Acceptance is by the servers' own count; by place: "
+    "per draft, how often each token of it was kept. Only texts at temperature 0 were compared; a law was "
+    "not checked."
 )
-HEADINGS = (
-    "load",
-    "temp",
-    "server",
-    "tok/s",
-    "first\nms",
-    "token\nms",
-    "acc.",
-    "speedup",
-    "from",
-    "to",
-    "verdict",
+TIMES = ("first token", "p95", "p99", "per token", "p95", "p99", "request", "p95", "p99")
+MAX_PLACES = 5
+NO_COUNTS = (
+    "its numbers of tokens (usage.completion_tokens) are missing or impossible, so it has no tokens/s; "
+    "--rates compares latencies"
 )
 
 
-def print_online(rows: Sequence[OnlineRow], console: Console) -> None:
-    """One table per workload, then what deserves a sentence."""
-    for workload in dict.fromkeys(row.workload for row in rows):
-        title = Text(f"workload {workload}")
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for heading in HEADINGS:
-            table.add_column(heading, justify="left" if heading in ("server", "verdict") else "right")
-        for row in rows:
-            if row.workload == workload:
-                table.add_row(*_cells(row))
-        console.print(table)
-    if rows:
-        console.print(CAPTION, style="dim")
+def print_online(document: OnlineDocument, console: Console) -> None:
+    """One table per workload and condition, one over all, then what deserves a sentence."""
+    rows = document.results
+    if not rows:
+        return
+    for workload, *conditions in dict.fromkeys((row.workload, *row.conditions) for row in rows):
+        chosen = [row for row in rows if (row.workload, *row.conditions) == (workload, *conditions)]
+        console.print(_speed_table(", ".join([f"workload {workload}", *conditions]), chosen))
+        console.print(_times_table(chosen))
+    if document.overall:
+        console.print(overall_table(document.overall))
+    console.print(CAPTION, style="dim")
+    for note in online_notes(rows):
+        console.print(note, style="yellow", markup=False, highlight=False)
+    print_advice(document, console)
+
+
+def online_notes(rows: Sequence[OnlineRow]) -> list[str]:
+    """What deserves a sentence."""
+    return [note for row in rows for note in _notes(row)]
+
+
+def _speed_table(title: str, rows: Sequence[OnlineRow]) -> Table:
+    table = empty_table(title)
+    table.add_column("server", overflow="fold")
+    for heading in ("tok/s", "speedup", "from", "to"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for heading in ("acc.\nrate", "acc.\nlen.", "by place\n%"):
+        table.add_column(heading, justify="right")
     for row in rows:
-        for note in _notes(row):
-            console.print(note, style="yellow", markup=False, highlight=False)
+        speed = speedup_cells(row) if row.num_blocks else [Text("-"), Text(""), Text(""), Text("")]
+        table.add_row(
+            Text(row.endpoint),
+            _number(row.tokens_per_s, "{:.1f}"),
+            *speed,
+            _number(row.acceptance_rate, "{:.0%}"),
+            _number(row.acceptance_length, "{:.2f}"),
+            Text(_by_place(row) or "-"),
+        )
+    return table
 
 
-def _cells(row: OnlineRow) -> list[Text]:
-    first, token = row.time_to_first_token_s, row.time_per_output_token_s
-    verdict = row.verdict or ""
-    return [
-        Text(_load(row)),
-        Text(f"{row.temperature:g}"),
-        Text(row.endpoint),
-        Text(_number(row.tokens_per_s, "{:.1f}")),
-        Text(_number(first.median * 1e3 if first else None, "{:.0f}")),
-        Text(_number(token.median * 1e3 if token else None, "{:.1f}")),
-        Text(_number(row.acceptance_rate, "{:.0%}")),
-        Text(f"{row.speedup:.2f}x"),
-        Text(_number(row.speedup_low, "{:.2f}") if row.verdict else ""),
-        Text(_number(row.speedup_high, "{:.2f}") if row.verdict else ""),
-        Text(verdict, style=VERDICT_STYLES.get(verdict, "")),
-    ]
+def _by_place(row: OnlineRow) -> str:
+    shares = [f"{share:.0%}".rstrip("%") for share in row.position_acceptance if share is not None]
+    return " ".join(shares[:MAX_PLACES] + (["…"] if len(shares) > MAX_PLACES else []))
+
+
+def _times_table(rows: Sequence[OnlineRow]) -> Table:
+    table = empty_table("milliseconds: median, p95, p99")
+    table.add_column("server", overflow="fold")
+    for heading in TIMES:
+        table.add_column(heading.replace(" ", "\n"), justify="right")
+    for row in rows:
+        first, token = row.time_to_first_token_s, row.time_per_output_token_s
+        cells = [*_milliseconds(first, "{:.0f}"), *_milliseconds(token, "{:.1f}")]
+        table.add_row(Text(row.endpoint), *cells, *_milliseconds(row.latency_s, "{:.0f}"))
+    return table
 
 
 def _notes(row: OnlineRow) -> list[str]:
-    where = f"{row.workload}, {row.endpoint}, {_load(row)}, temperature {row.temperature:g}"
+    where = ", ".join([row.workload, row.endpoint, *row.conditions])
     found = []
     if row.num_failed:
         found.append(f"{where}: {row.num_failed} of {row.num_requests} requests failed: {row.first_error}")
-    served = row.num_requests - row.num_failed
-    if row.verdict and row.num_equal_texts is not None and row.num_equal_texts < served:
-        found.append(f"{where}: {row.num_equal_texts} of {served} texts equal those of the first server")
+    if row.num_refused:
+        found.append(f"{where}: it refused {row.num_refused} prompts; no server was given these again")
+    if not row.num_blocks:
+        found.append(f"{where}: no block could be compared")
+    elif not row.is_baseline and row.num_blocks < MIN_BLOCKS:
+        found.append(f"{where}: {few_blocks(row.num_blocks)}; raise --budget for more")
+    if row.latency_s is not None and row.tokens_per_s is None:
+        found.append(f"{where}: {NO_COUNTS}")
+    equal, compared = row.num_equal_texts, row.num_compared_texts
+    if not row.is_baseline and equal is not None and compared is not None and equal < compared:
+        found.append(f"{where}: {equal} of {compared} texts equal those of the first server")
     return found
 
 
-def _load(row: OnlineRow) -> str:
-    return Load(row.concurrency, row.arrivals_per_s).label
+def _milliseconds(seconds: Percentiles | None, form: str) -> list[Text]:
+    values = (None,) * 3 if seconds is None else (seconds.median, seconds.p95, seconds.p99)
+    return [_number(None if value is None else value * 1e3, form) for value in values]
 
 
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else form.format(value)
+def _number(value: float | None, form: str) -> Text:
+    return Text("-" if value is None else form.format(value))

@@ -12,6 +12,8 @@ from foredraft.integration.compare.report.scales import Scale, linear_scale, pla
 WIDTH = 340.0
 MARGIN = 8.0
 NUM_COLOURS = 8
+LETTER_WIDTH = 6.7
+"""At 12 px, on average; a text of wide letters may be wider."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def interval_chart(marks: Sequence[IntervalMark]) -> Markup:
 def _interval(mark: IntervalMark, scale: Scale, text_y: float) -> list[Markup]:
     y = text_y + 12
     parts = [
-        element("text", mark.label, x=MARGIN, y=text_y, class_="label"),
+        element("text", _fitting(mark.label, beside=mark.note), x=MARGIN, y=text_y, class_="label"),
         element("text", mark.note, x=WIDTH - MARGIN, y=text_y, class_="value"),
     ]
     if mark.low is not None and mark.high is not None:
@@ -114,7 +116,7 @@ def bar_chart(bars: Sequence[Bar]) -> Markup:
     parts = []
     for number, bar in enumerate(bars):
         top, x = row_height * number, MARGIN
-        parts.append(element("text", bar.label, x=MARGIN, y=top + 14, class_="label"))
+        parts.append(element("text", _fitting(bar.label), x=MARGIN, y=top + 14, class_="label"))
         for series, (name, share) in enumerate(bar.shares):
             width = max(share, 0.0) * (WIDTH - 2 * MARGIN)
             tip = _tip(f"{bar.label}, {name}: {share:.0%}")
@@ -132,6 +134,12 @@ def legend(labels: Sequence[str]) -> Markup:
         for series, label in enumerate(labels)
     ]
     return element("p", *entries, class_="legend")
+
+
+def _fitting(label: str, beside: str = "") -> str:
+    """The label, cut off where ``beside`` or the edge begins; the tip of the mark has all of it."""
+    room = int((WIDTH - 2 * MARGIN) / LETTER_WIDTH) - (len(beside) + 1 if beside else 0)
+    return label if len(label) <= room else f"{label[: max(room - 1, 1)]}…"
 
 
 def _picture(height: float, parts: Sequence[Markup], label: str) -> Markup:

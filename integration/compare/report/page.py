@@ -1,47 +1,65 @@
-"""The report: one HTML file that needs nothing else, from the result document."""
+"""The report: one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
 from foredraft.integration.compare.report.markup import Markup, element, joined
-from foredraft.integration.compare.report.sections import (
-    acceptance_cards,
-    batch_cards,
-    overall_cards,
-    speedup_cards,
-    split_cards,
-)
-from foredraft.integration.compare.report.tables import provenance, results_table
-from foredraft.integration.compare.results.model import ResultDocument
-from foredraft.integration.compare.results.provenance import run_label
-from foredraft.integration.compare.results.table import notes
-from foredraft.integration.compare.variants import BASELINE
+from foredraft.integration.compare.report.tables import design_text, facts_list, head_to_head_table
+from foredraft.integration.compare.results.base import ComparisonDocument, HeadToHead
 
 MANY_ROWS = 80
 """From here on the long parts are folded."""
 
 
-def report_page(document: ResultDocument) -> str:
+@dataclass(frozen=True)
+class Section:
+    """Plots that belong together; none of them, no section.
+
+    Attributes:
+        cards: the legend, then the plots.
+    """
+
+    title: str
+    text: str
+    cards: Sequence[Markup]
+    always_open: bool = False
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a mode of the comparison puts on the page.
+
+    Attributes:
+        subtitle: what ran on what.
+        table: all figures.
+        notes: what deserves a sentence.
+    """
+
+    subtitle: str
+    sections: Sequence[Section]
+    table: Markup
+    num_rows: int
+    notes: Sequence[str]
+
+
+def make_page(document: ComparisonDocument, content: Content) -> str:
     """The page. A style sheet and drawings inside, no script, no address: it opens without a network."""
-    names = [name for name in document.configs if name != BASELINE]
-    is_long = len(document.results) > MANY_ROWS
+    is_long = content.num_rows > MANY_ROWS
     body = joined(
         element("h1", "foredraft compare"),
-        element("p", _subtitle(document), class_="faint"),
+        element("p", _subtitle(document, content.subtitle), class_="faint"),
         element("p", document.recommendation, class_="advice"),
         *_regressions(document),
-        *_section("Speedup over all workloads", SPEEDUP_TEXT, overall_cards(document, names), False),
-        *_section("Speedup per workload", SPEEDUP_TEXT, speedup_cards(document, names), is_long),
-        *_section("Tokens per second over batch size", BATCH_TEXT, batch_cards(document, names), is_long),
-        *_section("Acceptance by position", ACCEPTANCE_TEXT, acceptance_cards(document, names), is_long),
-        *_section("Where the time goes", SPLIT_TEXT, split_cards(document), is_long),
+        *[part for section in content.sections for part in _section(section, is_long)],
+        *_pairs(document.head_to_head),
         element("h2", "All figures"),
-        _folded(f"{len(document.results)} rows", results_table(document.results), is_long),
-        *_notes(document),
+        _folded(f"{content.num_rows} rows", content.table, is_long),
+        *_notes(content.notes),
         element("h2", "How it was measured"),
-        provenance(document),
+        facts_list(_facts(document)),
     )
     style = files(__package__).joinpath("style.css").read_text(encoding="utf-8")
     head = element(
@@ -54,51 +72,64 @@ def report_page(document: ResultDocument) -> str:
     return "<!doctype html>\n" + element("html", head, element("body", body), lang="en") + "\n"
 
 
-SPEEDUP_TEXT = (
-    "Dots: tokens per second over those of plain decoding; lines: intervals. All intervals of this run hold "
-    "together with 95 %. Dashed: as fast as plain decoding. The axis is logarithmic."
-)
-BATCH_TEXT = "Output tokens over wall time, reading the prompts included."
-ACCEPTANCE_TEXT = "Of the tokens drafted at each place, how many the model kept."
-SPLIT_TEXT = "Shares of the engine's time: drafting, the pass of the model, sampling, and the rest."
-
-
-def _subtitle(document: ResultDocument) -> str:
-    text = f"{run_label(document.environment)} · {document.started_at} · {document.seconds:.0f} s"
+def _subtitle(document: ComparisonDocument, own: str) -> str:
+    text = f"{own} · {document.started_at} · {document.seconds:.0f} s"
     return f"{text} · interrupted, blocks are missing" if document.interrupted else text
 
 
-def _section(title: str, text: str, cards: Sequence[Markup], is_long: bool) -> list[Markup]:
-    if not cards:
+def _section(section: Section, is_long: bool) -> list[Markup]:
+    if not section.cards:
         return []
-    grid = element("div", *cards[1:], class_="cards")
-    shown = _folded(f"{len(cards) - 1} plots", grid, is_long)
-    return [element("h2", title), element("p", text, class_="faint"), cards[0], shown]
+    legend, *plots = section.cards
+    grid = element("div", *plots, class_="cards")
+    shown = _folded(f"{len(plots)} plots", grid, is_long and not section.always_open)
+    return [element("h2", section.title), element("p", section.text, class_="faint"), legend, shown]
+
+
+def _pairs(pairs: Sequence[HeadToHead]) -> list[Markup]:
+    if not pairs:
+        return []
+    text = "Over all workloads, by the blocks that both served; above 1 the first is the faster one."
+    return [
+        element("h2", "One against the other"),
+        element("p", text, class_="faint"),
+        head_to_head_table(pairs),
+    ]
 
 
 def _folded(summary: str, content: Markup, is_long: bool) -> Markup:
     return element("details", element("summary", summary), content) if is_long else content
 
 
-def _regressions(document: ResultDocument) -> list[Markup]:
+def _regressions(document: ComparisonDocument) -> list[Markup]:
     if document.regressions is None:
         return []
+    unknown = [element("p", f"Of the result compared with: {one}.") for one in document.baseline_notes or ()]
     if not document.regressions:
-        return [element("p", "Nothing is worse than in the result compared with.")]
-    items = [
-        element(
-            "li",
-            f"{one.workload}, {one.config}, batch {one.batch_size}, temperature {one.temperature:g}: "
-            f"{one.what} ({one.before:.2f}x, now {one.now:.2f}x)",
-        )
-        for one in document.regressions
-    ]
-    return [element("h2", "Worse than before"), element("ul", *items, class_="bad")]
+        return [element("p", "Nothing was shown to be worse than in the result compared with."), *unknown]
+    items = [element("li", one.sentence) for one in document.regressions]
+    return [element("h2", "Worse than before"), element("ul", *items, class_="bad"), *unknown]
 
 
-def _notes(document: ResultDocument) -> list[Markup]:
-    found = notes(document.results)
+def _notes(found: Sequence[str]) -> list[Markup]:
     if not found:
         return []
     items = element("ul", *[element("li", note) for note in found], class_="faint")
     return [_folded(f"{len(found)} notes", items, len(found) > 10)]
+
+
+def _facts(document: ComparisonDocument) -> Mapping[str, str]:
+    """What is needed to judge and repeat the figures."""
+    design = document.design
+    return {
+        "command": document.command,
+        "commit": document.commit or "not from a checkout",
+        "seed": str(document.seed),
+        "started": document.started_at,
+        "design": design_text(design),
+        "smallest effect called": f"{design.min_effect:.1%}",
+        "level of each interval": f"{design.interval_level:.4%}, so that all hold together with 95 %",
+        "prefix cache": design.prefix_cache,
+        "output check": design.sampled_output,
+        **{name: str(value) for name, value in document.environment.items() if value is not None},
+    }

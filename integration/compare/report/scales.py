@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+LETTER_WIDTH = 6.2
+"""In the label of a tick; a gap is a letter."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,20 @@ def ratio_scale(ratios: Sequence[float], start: float, end: float) -> Scale:
         steps = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4)
     elif high / low > 5:
         steps = (0.01, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0, 100.0)
-    return Scale(low, high, start, end, tuple(tick for tick in steps if low <= tick <= high), is_log=True)
+    if high / low > 1e4:
+        steps = tuple(10.0**power for power in range(-12, 13))
+    scale = Scale(low, high, start, end, tuple(tick for tick in steps if low <= tick <= high), is_log=True)
+    return replace(scale, ticks=_apart(scale))
+
+
+def _apart(scale: Scale) -> tuple[float, ...]:
+    """The ticks whose labels do not run into each other: 1, and the nearest for which there is room."""
+    room = LETTER_WIDTH * (max((len(f"{tick:g}x") for tick in scale.ticks), default=0) + 1)
+    kept: list[float] = []
+    for tick in sorted(scale.ticks, key=lambda tick: abs(math.log(tick))):
+        if all(abs(scale(tick) - scale(other)) >= room for other in kept):
+            kept.append(tick)
+    return tuple(sorted(kept))
 
 
 def place_scale(places: Sequence[float], start: float, end: float, *, by_factors: bool) -> Scale:

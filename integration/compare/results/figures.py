@@ -7,16 +7,16 @@ from itertools import zip_longest
 
 import numpy as np
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun, DecodeTotals
-from foredraft.integration.compare.results.model import Percentiles
+from foredraft.integration.compare.offline.block_run import BlockRun, DecodeTotals
+from foredraft.integration.compare.results.base import Percentiles
 
 
 def time_split(runs: Sequence[BlockRun]) -> dict[str, float] | None:
-    """Shares of the engine's steps: each phase, and the rest (scheduling, bookkeeping, text)."""
+    """Shares of the engine's steps: each phase it tells, and the rest (scheduling, bookkeeping, text)."""
     total = sum(run.phase_seconds["total"] for run in runs)
-    if total == 0:
-        return None
     phases = [phase for phase in runs[0].phase_seconds if phase != "total"]
+    if total == 0 or not phases:
+        return None
     shares = {phase: sum(run.phase_seconds[phase] for run in runs) / total for phase in phases}
     return shares | {"rest": 1 - sum(shares.values())}
 
@@ -52,10 +52,10 @@ def ideal_speedup(runs: Sequence[BlockRun], baseline_runs: Sequence[BlockRun]) -
     """Tokens per step over (T_verify + T_draft) / T_1, from steps that read no prompt.
 
     Both numbers of tokens count the whole batch, so that batches which run empty towards the end of a block
-    do so on both sides. ``None`` where one side has no such step.
+    do so on both sides. ``None`` where one side has no such step, or an engine does not tell its times.
     """
     own, plain = _decode(runs), _decode(baseline_runs)
-    if not own.num_steps or not plain.num_tokens:
+    if not own.num_steps or not plain.num_tokens or "forward" not in own.seconds:
         return None
     cost = (own.seconds["propose"] + own.seconds["forward"]) / own.num_steps
     plain_cost = plain.seconds["forward"] / plain.num_steps

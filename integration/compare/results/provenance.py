@@ -14,21 +14,32 @@ import torch
 
 from foredraft.integration.embedded.build import Target
 
-PACKAGES = ("torch", "transformers", "foredraft")
+PACKAGES = ("torch", "transformers")
+
+
+def machine() -> dict[str, Any]:
+    """What ran the comparison, whatever ran the model."""
+    return {"python": platform.python_version(), "foredraft": version("foredraft"), "cpu": _cpu_name()}
 
 
 def environment(target: Target) -> dict[str, Any]:
     """Versions, hardware, and how the target ran."""
     on_gpu = target.device.type == "cuda"
-    return {
-        "python": platform.python_version(),
-        **{package: version(package) for package in PACKAGES},
-        "cpu": _cpu_name(),
-        "gpu": torch.cuda.get_device_name(target.device) if on_gpu else None,
-        "num_threads": torch.get_num_threads(),
+    return torch_machine(torch.cuda.get_device_name(target.device) if on_gpu else None) | {
+        "engine": "embedded",
         "model": target.name,
         "dtype": str(target.dtype).removeprefix("torch."),
         "device": str(target.device),
+    }
+
+
+def torch_machine(gpu_name: str | None) -> dict[str, Any]:
+    """What ran comparison and model, where both run in this process or on this machine."""
+    return {
+        **machine(),
+        **{package: version(package) for package in PACKAGES},
+        "gpu": gpu_name,
+        "num_threads": torch.get_num_threads(),
     }
 
 

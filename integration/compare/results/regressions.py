@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
-from foredraft.integration.compare.results.model import Regression, ResultDocument, ResultRow
+from foredraft.integration.compare.results.base import CellRow, Part, Regression
 from foredraft.integration.errors import UserError
 
+Document = TypeVar("Document", bound=Part)
 
-def read_result(path: Path) -> ResultDocument:
+
+def read_result(path: Path, kind: type[Document]) -> Document:
     """A result that ``--json`` wrote.
+
+    Args:
+        kind: class of the document; that of the other mode is refused.
 
     Raises:
         UserError: it cannot be read, or is no result of this version.
     """
     try:
-        return ResultDocument.model_validate_json(path.read_bytes())
+        text = path.read_bytes()
+        found = json.loads(text)
     except OSError as error:
         raise UserError(f"--baseline: {str(path)!r}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"--baseline: {str(path)!r} is not JSON, so no result that --json wrote") from None
+    then, now = _mode(found if isinstance(found, dict) else {}), _mode(kind.model_fields)
+    if then not in (None, now):
+        raise UserError(f"--baseline: {str(path)!r} is of the other mode: it compares {then}, this run {now}")
+    try:
+        return kind.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors()[0]
-        field = ".".join(str(part) for part in fault["loc"])
+        field = ".".join(str(part) for part in fault["loc"]) or "as a whole"
         raise UserError(
             f"--baseline: {str(path)!r} is no result of this version of compare: {field}: {fault['msg']}"
         ) from None
 
 
-def regressions(before: Sequence[ResultRow], now: Sequence[ResultRow]) -> list[Regression]:
+def _mode(fields: Container[str]) -> str | None:
+    """What a document compares, by its fields; ``None`` where it is none."""
+    if "configs" in fields:
+        return "configurations"
+    return "servers" if "max_tokens" in fields else None
+
+
+def regressions(before: Sequence[CellRow], now: Sequence[CellRow]) -> list[Regression]:
     """The cells of both runs in which a configuration is worse now.
 
     Slower means that the two intervals do not meet: of equal speedups that happens less often than one
@@ -44,12 +66,44 @@ def regressions(before: Sequence[ResultRow], now: Sequence[ResultRow]) -> list[R
     ]
 
 
-def num_common(before: Sequence[ResultRow], now: Sequence[ResultRow]) -> int:
+def unheld(before: Sequence[CellRow], now: Sequence[CellRow]) -> list[str]:
+    """What of the result compared with says nothing about this one, in words."""
+    known = {_key(row): row for row in before if not row.is_baseline}
+    own = {_key(row): row for row in now if not row.is_baseline}
+    common = known.keys() & own.keys()
+    few = [key for key in common if known[key].speedup_low is None or own[key].speedup_low is None]
+    found = []
+    if few:
+        found.append(
+            f"{len(few)} of {len(common)} cells could not be held against it: too few blocks for an interval"
+        )
+    if missing := len(known.keys() - common):
+        found.append(f"{missing} of its {len(known)} cells were not measured now")
+    return found
+
+
+def check_same_requests(before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Refuse to compare results of unequal workloads.
+
+    Args:
+        before: fingerprint of the requests, per workload.
+
+    Raises:
+        UserError: a workload of the same name held other requests then.
+    """
+    unequal = [name for name, digest in now.items() if before.get(name, digest) != digest]
+    if unequal:
+        raise UserError(f"--baseline: workload {unequal[0]!r} held other requests or lengths then")
+
+
+def num_common(before: Sequence[CellRow], now: Sequence[CellRow]) -> int:
     """How many rows can be compared."""
     return len({_key(row) for row in before} & {_key(row) for row in now})
 
 
-def _worse(before: ResultRow, now: ResultRow) -> list[str]:
+def _worse(before: CellRow, now: CellRow) -> list[str]:
+    if before.num_blocks and not now.num_blocks:
+        return ["cannot be compared now"]
     found = []
     if now.verdict == "output differs" and before.verdict != "output differs":
         found.append("output differs now")
@@ -63,19 +117,17 @@ def _worse(before: ResultRow, now: ResultRow) -> list[str]:
     return found
 
 
-def _regression(before: ResultRow, now: ResultRow, what: str) -> Regression:
-    return Regression.model_validate(
-        {
-            "config": now.config,
-            "workload": now.workload,
-            "batch_size": now.batch_size,
-            "temperature": now.temperature,
-            "what": what,
-            "before": before.speedup,
-            "now": now.speedup,
-        }
-    )
+def _regression(before: CellRow, now: CellRow, what: str) -> Regression:
+    values = {
+        "config": now.name,
+        "workload": now.workload,
+        "conditions": list(now.conditions),
+        "what": what,
+        "before": before.speedup,
+        "now": now.speedup if now.num_blocks else None,
+    }
+    return Regression.model_validate(values)
 
 
-def _key(row: ResultRow) -> tuple[str, str, int, float]:
-    return row.config, row.workload, row.batch_size, row.temperature
+def _key(row: CellRow) -> tuple[str, ...]:
+    return row.name, row.workload, *row.conditions

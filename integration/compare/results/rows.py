@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from foredraft.integration.compare.offline.law_check import ALARM, unevenness
 from foredraft.integration.compare.offline.measure import MeasuredBlock
@@ -18,7 +17,7 @@ from foredraft.integration.compare.results.figures import (
     time_split,
 )
 from foredraft.integration.compare.results.model import FirstDifference, OverallRow, ResultRow
-from foredraft.integration.compare.statistics.estimate import RatioEstimate, combined
+from foredraft.integration.compare.results.overall import speedup_over, workload_groups
 from foredraft.integration.compare.statistics.verdict import speed_verdict
 from foredraft.integration.compare.variants import BASELINE
 
@@ -32,9 +31,9 @@ def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
     by_cell: dict[Cell, list[MeasuredBlock]] = {}
     for block in blocks:
         by_cell.setdefault(block.cell, []).append(block)
-    law = _law_p_values(blocks)
+    places = _law_places(blocks)
     return [
-        _row(name, cell, chosen, plan, level, law.get((name, cell.temperature)))
+        _row(name, cell, chosen, plan, level, places.get((name, cell.temperature)))
         for cell in sorted(by_cell, key=lambda cell: _place(cell, plan))
         for name in plan.configs
         if (chosen := [block for block in by_cell[cell] if name in block.runs])
@@ -43,11 +42,17 @@ def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float
 
 def overall_rows(rows: Sequence[ResultRow], level: float, min_effect: float) -> list[OverallRow]:
     """Per configuration, batch size and temperature over the workloads, where there are several."""
-    groups: dict[tuple[str, int, float], list[ResultRow]] = {}
-    for row in rows:
-        if row.config != BASELINE:
-            groups.setdefault((row.config, row.batch_size, row.temperature), []).append(row)
-    return [_overall(group, level, min_effect) for group in groups.values() if len(group) > 1]
+    return [
+        OverallRow(
+            config=group[0].config,
+            batch_size=group[0].batch_size,
+            arrivals_per_s=group[0].arrivals_per_s,
+            temperature=group[0].temperature,
+            num_workloads=len(group),
+            **speedup_over(group, level, min_effect),
+        )
+        for group in workload_groups(rows)
+    ]
 
 
 def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
@@ -56,18 +61,18 @@ def _place(cell: Cell, plan: ComparePlan) -> tuple[int, str, int, int]:
     return (
         plan.workloads.index(whole),
         cell.workload,
-        plan.batch_sizes.index(cell.batch_size),
+        plan.loads.index((cell.batch_size, cell.arrivals_per_s)),
         plan.temperatures.index(cell.temperature),
     )
 
 
-def _law_p_values(blocks: Sequence[MeasuredBlock]) -> dict[tuple[str, float], float | None]:
+def _law_places(blocks: Sequence[MeasuredBlock]) -> dict[tuple[str, float], list[float]]:
     """Per configuration and temperature, over all cells: a fault in a few tokens needs many to be seen."""
     places: dict[tuple[str, float], list[float]] = {}
     for block in blocks:
         for name, found in block.places.items():
             places.setdefault((name, block.cell.temperature), []).extend(found)
-    return {key: unevenness(found) for key, found in places.items()}
+    return places
 
 
 def _row(
@@ -76,7 +81,7 @@ def _row(
     blocks: Sequence[MeasuredBlock],
     plan: ComparePlan,
     level: float,
-    law_p_value: float | None,
+    law_places: Sequence[float] | None,
 ) -> ResultRow:
     runs = [block.runs[name] for block in blocks]
     plain = [block.runs[BASELINE] for block in blocks]
@@ -87,6 +92,7 @@ def _row(
     outputs_equal, first_difference = _outputs_equal(name, blocks)
     ratio = speedup(name, blocks)
     interval = ratio.interval(level) if name != BASELINE else (1.0, 1.0)
+    law_p_value = unevenness(law_places) if law_places is not None else None
     wrong = outputs_equal is False or (law_p_value is not None and law_p_value < ALARM)
     speed = speed_verdict(interval, plan.min_effect)
     ideal = ideal_speedup(runs, plain) if name != BASELINE else None
@@ -95,6 +101,7 @@ def _row(
         proposer=plan.configs[name].proposer,
         workload=cell.workload,
         batch_size=cell.batch_size,
+        arrivals_per_s=cell.arrivals_per_s,
         temperature=cell.temperature,
         num_draft_tokens=runs[0].num_draft_tokens,
         tokens_per_s=emitted / seconds,
@@ -117,14 +124,20 @@ def _row(
         outputs_equal=outputs_equal,
         first_difference=first_difference,
         law_p_value=law_p_value,
+        law_tokens=None if law_places is None else len(law_places),
         ideal_speedup=ideal,
         share_of_ideal=ratio.ratio / ideal if ideal else None,
         time_split=time_split(runs),
-        memory_bytes=max(run.memory_bytes for run in runs),
+        memory_bytes=_most(run.memory_bytes for run in runs),
         num_prompts=sum(len(block.prompt_ids) for block in blocks),
         num_blocks=len(blocks),
         seconds=seconds,
     )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return max(known, default=None)
 
 
 def _outputs_equal(
@@ -148,24 +161,3 @@ def _outputs_equal(
         rounding=where.rounding,
     )
     return judged.outputs_equal, first
-
-
-def _overall(rows: Sequence[ResultRow], level: float, min_effect: float) -> OverallRow:
-    parts = [
-        RatioEstimate(math.log(row.speedup), row.standard_error, row.freedom, row.num_blocks) for row in rows
-    ]
-    whole = combined(parts)
-    interval = whole.interval(level)
-    wrong = any(row.verdict == "output differs" for row in rows)
-    return OverallRow(
-        config=rows[0].config,
-        batch_size=rows[0].batch_size,
-        temperature=rows[0].temperature,
-        num_workloads=len(rows),
-        speedup=whole.ratio,
-        speedup_low=interval[0] if interval else None,
-        speedup_high=interval[1] if interval else None,
-        standard_error=whole.standard_error,
-        freedom=whole.freedom,
-        verdict="output differs" if wrong else speed_verdict(interval, min_effect),
-    )

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from foredraft.integration.compare.online.model import OnlineDocument
-from foredraft.integration.compare.results.model import Part, ResultDocument
+from foredraft.integration.compare.results.base import Part
+from foredraft.integration.compare.results.model import ResultDocument
 
 SCHEMA_FILES: dict[str, type[Part]] = {
     "result.schema.json": ResultDocument,

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from foredraft.integration.compare.offline.law_check import ALARM
-from foredraft.integration.compare.results.model import OverallRow, ResultDocument, ResultRow, Speedup
+from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 from foredraft.integration.compare.results.provenance import run_label
+from foredraft.integration.compare.results.table_parts import (
+    empty_table,
+    few_blocks,
+    head_to_head_table,
+    overall_table,
+    print_advice,
+    speedup_cells,
+)
 from foredraft.integration.compare.statistics.estimate import MIN_BLOCKS
 from foredraft.integration.compare.variants import BASELINE
 
 CAPTION = (
     "tokens/s: output tokens over wall time, reading the prompts included. speedup: over none, from paired "
-    "blocks; from and to: all intervals of this run hold together with 95 %. no diff.: no difference shown."
+    "blocks, of the mean latency where --rates are given; from and to: all intervals of this run hold "
+    "together with 95 %. no diff.: no difference shown; too few: too few blocks for an interval."
 )
 
-VERDICT_STYLES = {
-    "faster": "bold green",
-    "slower": "bold red",
-    "output differs": "bold red",
-    "no difference shown": "yellow",
-}
-_VERDICT_WORDS = {"no difference shown": "no diff.", "output differs": "WRONG"}
+VLLM_CAPTION = (
+    "engine: vLLM. It does not tell the time of the target pass or the memory of its caches, so the ideal "
+    "speedup, share of the forward and memory are not in the result."
+)
 _OUTPUT_WORDS = {
     True: Text("equal", style="green"),
     "near_tie": Text("near-tie", style="yellow"),
@@ -45,20 +50,15 @@ def print_results(document: ResultDocument, console: Console) -> None:
         chosen = [row for row in rows if (row.workload, row.temperature) == (workload, temperature)]
         console.print(_table(workload, temperature, chosen))
     if document.overall:
-        console.print(_overall_table(document.overall))
+        console.print(overall_table(document.overall))
+    if document.head_to_head:
+        console.print(head_to_head_table(document.head_to_head))
     console.print(CAPTION, style="dim")
+    if document.environment.get("engine") == "vllm":
+        console.print(VLLM_CAPTION, style="dim")
     for note in notes(rows):
         console.print(note, style="yellow", markup=False, highlight=False)
-    console.print()
-    console.print(document.recommendation, markup=False, highlight=False)
-    for one in document.regressions or ():
-        console.print(
-            f"REGRESSION: {one.workload}, {one.config}, batch {one.batch_size}, temperature "
-            f"{one.temperature:g}: {one.what} ({one.before:.2f}x, now {one.now:.2f}x)",
-            style="bold red",
-            markup=False,
-            highlight=False,
-        )
+    print_advice(document, console)
 
 
 def notes(rows: Sequence[ResultRow]) -> list[str]:
@@ -67,8 +67,9 @@ def notes(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _table(workload: str, temperature: float, rows: Sequence[ResultRow]) -> Table:
-    table = _empty_table(f"workload {workload}, temperature {temperature:g}")
-    for heading in ("batch", "K"):
+    table = empty_table(f"workload {workload}, temperature {temperature:g}")
+    load = "batch" if all(row.arrivals_per_s is None for row in rows) else "load"
+    for heading in (load, "K"):
         table.add_column(heading, justify="right")
     table.add_column("config", overflow="fold")
     for heading in ("tok/s", "speedup", "from", "to"):
@@ -86,11 +87,11 @@ def _table(workload: str, temperature: float, rows: Sequence[ResultRow]) -> Tabl
 def _cells(row: ResultRow) -> list[Text]:
     rate = "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}"
     return [
-        Text(str(row.batch_size)),
+        Text(row.load.removeprefix("batch ")),
         Text(str(row.num_draft_tokens)),
         Text(row.config),
         Text(f"{row.tokens_per_s:.1f}"),
-        *_speedup_cells(row),
+        *speedup_cells(row),
         Text(rate),
         Text(f"{row.acceptance_length:.2f}"),
         _output_cell(row),
@@ -99,44 +100,15 @@ def _cells(row: ResultRow) -> list[Text]:
 
 def _output_cell(row: ResultRow) -> Text:
     if row.law_p_value is None:
-        return _OUTPUT_WORDS[row.outputs_equal]
+        few = row.outputs_equal is None and row.law_tokens is not None
+        return Text("few tokens", style="dim") if few else _OUTPUT_WORDS[row.outputs_equal]
     if row.law_p_value < ALARM:
         return Text("LAW WRONG", style="bold red")
     return Text("law holds", style="green") if row.outputs_equal is None else _OUTPUT_WORDS[row.outputs_equal]
 
 
-def _overall_table(rows: Sequence[OverallRow]) -> Table:
-    table = _empty_table("all workloads, each with the same weight")
-    for heading in ("batch", "temp"):
-        table.add_column(heading, justify="right")
-    table.add_column("config", overflow="fold")
-    for heading in ("speedup", "from", "to"):
-        table.add_column(heading, justify="right")
-    table.add_column("verdict")
-    for row in rows:
-        where = [Text(str(row.batch_size)), Text(f"{row.temperature:g}"), Text(row.config)]
-        table.add_row(*where, *_speedup_cells(row))
-    return table
-
-
-def _empty_table(title: str) -> Table:
-    # Without vertical rules the table fits 80 columns, which is what a pipe gets.
-    return Table(
-        title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
-    )
-
-
-def _speedup_cells(row: Speedup) -> list[Text]:
-    if row.verdict is None:
-        return [Text(f"{row.speedup:.2f}x", style="dim"), Text(""), Text(""), Text("")]
-    style = VERDICT_STYLES[row.verdict]
-    ends = [Text("-" if end is None else f"{end:.2f}") for end in (row.speedup_low, row.speedup_high)]
-    word = _VERDICT_WORDS.get(row.verdict, row.verdict)
-    return [Text(f"{row.speedup:.2f}x", style=style), *ends, Text(word, style=style)]
-
-
 def _notes(row: ResultRow) -> list[str]:
-    where = f"{row.workload}, {row.config}, batch {row.batch_size}, temperature {row.temperature:g}"
+    where = f"{row.workload}, {row.config}, {row.load}, temperature {row.temperature:g}"
     found = []
     first = row.first_difference
     if first is not None:
@@ -148,11 +120,12 @@ def _notes(row: ResultRow) -> list[str]:
         )
     if row.law_p_value is not None and row.law_p_value < ALARM:
         found.append(f"{where}: the tokens are not drawn from the model's law (p = {row.law_p_value:.1g})")
-    if row.outputs_equal is None and row.law_p_value is None:
+    if row.law_tokens is not None and row.law_p_value is None:
+        found.append(f"{where}: too few tokens ({row.law_tokens}) to check the law")
+    elif row.outputs_equal is None and row.law_p_value is None:
         found.append(f"{where}: law not checked, only the speed was compared")
     if row.config != BASELINE and row.num_blocks < MIN_BLOCKS:
-        blocks = "one block" if row.num_blocks == 1 else f"{row.num_blocks} blocks"
-        found.append(f"{where}: {blocks} give no interval; raise --budget, --repeats or --limit for more")
+        found.append(f"{where}: {few_blocks(row.num_blocks)}; raise --budget, --repeats or --limit for more")
     if row.proposer_faults:
         found.append(f"{where}: the proposer failed {row.proposer_faults} times")
     return found

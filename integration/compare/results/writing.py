@@ -17,6 +17,8 @@ def check_writable(path: Path, option: str = "--json") -> None:
     Raises:
         UserError: ``path`` is a folder, or its folder is missing or not writable.
     """
+    if path == Path():
+        raise UserError(f"{option}: needs the name of a file (got '' or '.')")
     if path.is_dir():
         raise UserError(f"{option}: {str(path)!r} is a folder, a file name is needed")
     if path.exists() and not path.is_file():

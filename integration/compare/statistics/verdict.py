@@ -6,7 +6,7 @@ from typing import Literal
 
 from foredraft.integration.compare.statistics.intervals import Interval
 
-Verdict = Literal["faster", "slower", "no difference shown", "output differs"]
+Verdict = Literal["faster", "slower", "no difference shown", "too few blocks", "output differs"]
 
 MIN_EFFECT = 0.01
 """Differences below this are not called: two equal configurations can differ by it through where their
@@ -17,10 +17,15 @@ EQUIVALENT = 0.05
 
 
 def speed_verdict(interval: Interval | None, min_effect: float = MIN_EFFECT) -> Verdict:
-    """``faster`` or ``slower`` only where the whole interval lies beyond the minimal effect."""
-    if interval is not None and interval[0] > 1 + min_effect:
+    """``faster`` or ``slower`` only where the whole interval lies beyond the minimal effect.
+
+    ``None``: the blocks give no interval.
+    """
+    if interval is None:
+        return "too few blocks"
+    if interval[0] > 1 + min_effect:
         return "faster"
-    if interval is not None and interval[1] < 1 / (1 + min_effect):
+    if interval[1] < 1 / (1 + min_effect):
         return "slower"
     return "no difference shown"
 

@@ -10,15 +10,18 @@ import pytest
 import torch
 
 from foredraft.integration.compare.offline import measure as measure_module
+from foredraft.integration.compare.offline import open_pairs, output_check
+from foredraft.integration.compare.offline.block_run import BlockRun, RequestTimes
 from foredraft.integration.compare.offline.blocks import turns
-from foredraft.integration.compare.offline.closed_loop import BlockRun, run_block
 from foredraft.integration.compare.offline.engines import build_bench, build_engines
 from foredraft.integration.compare.offline.law_check import ALARM
-from foredraft.integration.compare.offline.measure import MeasuredBlock, promises_equal_tokens
-from foredraft.integration.compare.offline.progress import progress_line
+from foredraft.integration.compare.offline.measure import MeasuredBlock
+from foredraft.integration.compare.offline.output_check import promises_equal_tokens
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
-from foredraft.integration.compare.offline.session import Finished, run_comparison
+from foredraft.integration.compare.offline.serving import run_block
+from foredraft.integration.compare.offline.session import Finished, check_arrivals_fit, run_comparison
 from foredraft.integration.compare.plan import Cell, ComparePlan
+from foredraft.integration.compare.progress import progress_line
 from foredraft.integration.compare.results.model import ResultRow
 from foredraft.integration.compare.results.rows import result_rows
 from foredraft.integration.compare.statistics.looks import LOOKS
@@ -108,11 +111,11 @@ def test_proposers_take_turns_on_the_same_requests(
 ) -> None:
     served: list[tuple[str, list[str], list[int | None], int]] = []
 
-    def recording(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def recording(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         name = "none" if engine.proposer is None else "ngram"
         ids = [request.prompt.prompt_id for request in requests]
-        served.append((name, ids, [request.params.seed for request in requests], batch_size))
-        return run_block(engine, requests, batch_size)
+        served.append((name, ids, [request.params.seed for request in requests], load[0]))
+        return run_block(engine, requests, *load)
 
     monkeypatch.setattr(measure_module, "run_block", recording)
     plan = make_plan(batch_sizes=(2, 4))
@@ -138,12 +141,12 @@ def test_complete_blocks_survive_an_interruption(
 ) -> None:
     num_runs = 0
 
-    def interrupted(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def interrupted(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         nonlocal num_runs
         num_runs += 1
         if num_runs == 6:  # two warm-ups, one whole block, half of the next
             raise KeyboardInterrupt
-        return run_block(engine, requests, batch_size)
+        return run_block(engine, requests, *load)
 
     monkeypatch.setattr(measure_module, "run_block", interrupted)
     bench = build_bench(make_plan(), toy_target, toy_prompts)
@@ -158,9 +161,9 @@ def timed(monkeypatch: pytest.MonkeyPatch, ratio: float, seconds: float = 1.0) -
     """Blocks take ``seconds`` without speculation and ``seconds / ratio`` with it, by a few percent."""
     noise = random.Random(0)
 
-    def run(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def run(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         taken = seconds * noise.uniform(0.97, 1.03) / (ratio if engine.proposer else 1.0)
-        return replace(run_block(engine, requests, batch_size), seconds=taken)
+        return replace(run_block(engine, requests, *load), seconds=taken)
 
     monkeypatch.setattr(measure_module, "run_block", run)
 
@@ -177,11 +180,33 @@ def test_a_cell_ends_when_its_verdict_is_clear(
     verdict: str,
 ) -> None:
     timed(monkeypatch, ratio)
+    monkeypatch.setattr(open_pairs, "MIN_CHECKED_TOKENS", 0)
     plan = make_plan(repeats=None, max_tokens=3)
     blocks = blocks_of(plan, toy_target, toy_prompts)
     row = result_rows(blocks, plan, plan.interval_level(1))[1]
     assert row.verdict == verdict
     assert len(blocks) in LOOKS[:4], "at a look, and long before the last"
+
+
+def test_it_does_not_end_before_enough_of_the_output_was_checked(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3 tokens a block and cell: in two cells 13 blocks have 78 together, 19 have 114."""
+    timed(monkeypatch, 2.0)
+    monkeypatch.setattr(open_pairs, "MIN_CHECKED_TOKENS", 100)
+    blocks = blocks_of(
+        make_plan(repeats=None, max_tokens=3, temperatures=(0.0, 0.5)), toy_target, toy_prompts
+    )
+    assert sorted(block.number for block in blocks)[-1] + 1 == LOOKS[3] == 19
+
+
+def test_unchecked_output_holds_nothing_open(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, 2.0)
+    monkeypatch.setattr(output_check, "promises_equal_tokens", lambda *_: False)
+    blocks = blocks_of(make_plan(repeats=None, max_tokens=3), toy_target, toy_prompts)
+    assert len(blocks) in LOOKS[:4]
 
 
 def test_who_is_judged_takes_no_further_part(
@@ -215,6 +240,17 @@ def test_the_budget_ends_the_run(
     assert [block.number for block in blocks_of(plan, toy_target, toy_prompts, finished)] == [0, 1]
 
 
+def test_arrivals_that_exceed_the_budget_are_refused_and_not_begun(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts
+) -> None:
+    plan = make_plan(repeats=None, rates=(0.02,), budget_s=10.0)
+    with pytest.raises(UserError, match=r"--budget: a block at --rates 0\.02 takes \d+ s .* more than 10"):
+        check_arrivals_fit(plan, toy_prompts)
+    assert blocks_of(plan, toy_target, toy_prompts) == []
+    check_arrivals_fit(replace(plan, budget_s=1e5), toy_prompts)
+    check_arrivals_fit(replace(plan, repeats=1), toy_prompts)
+
+
 def test_a_run_that_goes_on_repeats_nothing(
     make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,9 +259,9 @@ def test_a_run_that_goes_on_repeats_nothing(
     finished = {(block.cell, block.number): block for block in whole[:4]}
     served: list[list[str]] = []
 
-    def recording(engine: EmbeddedEngine, requests: Sequence[CompareRequest], batch_size: int) -> BlockRun:
+    def recording(engine: EmbeddedEngine, requests: Sequence[CompareRequest], *load: Any) -> BlockRun:
         served.append([request.prompt.prompt_id for request in requests])
-        return run_block(engine, requests, batch_size)
+        return run_block(engine, requests, *load)
 
     monkeypatch.setattr(measure_module, "run_block", recording)
     again = blocks_of(plan, toy_target, toy_prompts, finished)
@@ -310,8 +346,39 @@ def test_sampled_outputs_are_held_against_the_law(
     plan = make_plan(temperatures=(1.0,), max_tokens=40, repeats=4, check_law=True)
     blocks = blocks_of(plan, toy_target, toy_prompts)
     none, ngram = result_rows(blocks, plan, level=0.95)
+    assert none.law_tokens == ngram.law_tokens == 6 * 40 * 4
     assert none.law_p_value is not None
     assert ngram.law_p_value is not None
     assert (ngram.law_p_value < ALARM) == is_faulty
     assert (ngram.verdict == "output differs") == is_faulty
     assert all(len(found) == 40 for block in blocks for found in block.places.values())
+
+
+def test_requests_that_arrive_at_random_are_compared_by_latency(
+    make_plan: MakePlan, toy_target: Target, toy_prompts: Prompts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Speculation here brings no more tokens/s, but requests that end in half the time."""
+    seen: list[tuple[int, int, Sequence[float] | None]] = []
+
+    def run(
+        engine: EmbeddedEngine,
+        requests: Sequence[CompareRequest],
+        batch_size: int,
+        arrivals: Sequence[float] | None = None,
+    ) -> BlockRun:
+        seen.append((len(requests), batch_size, arrivals))
+        total = 1.0 if engine.proposer else 2.0
+        served = run_block(engine, requests, batch_size)
+        return replace(served, seconds=10.0, request_times=[RequestTimes(0.1, 0.1, total)] * len(requests))
+
+    monkeypatch.setattr(measure_module, "run_block", run)
+    plan = make_plan(rates=(4.0,), max_tokens=3)
+    rows = rows_of(plan, toy_target, toy_prompts)
+    assert [(row.load, row.speedup) for row in rows] == [("4/s", 1.0), ("4/s", 2.0)]
+    measured = [one for one in seen if one[2] is not None]
+    assert {(count, batch_size) for count, batch_size, _ in measured} == {(18, plan.base.engine.max_num_seqs)}
+    first, second = measured[0][2], measured[1][2]
+    assert first == second, "the same arrivals for both"
+    assert first is not None
+    assert first[0] == 0.0
+    assert 18 / 4 / 2 < first[-1] < 18 / 4 * 2

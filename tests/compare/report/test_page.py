@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from foredraft.integration.compare.report.page import report_page
+from foredraft.integration.compare.report.offline import report_page
+from foredraft.integration.compare.results.base import HeadToHead
 from foredraft.integration.compare.results.model import ResultDocument, ResultRow
 
 MakeRow = Callable[..., ResultRow]
@@ -134,9 +135,20 @@ def test_names_from_outside_are_escaped(make_row: MakeRow, make_document: MakeDo
 def test_missing_figures_are_drawn_as_missing(make_row: MakeRow, make_document: MakeDocument) -> None:
     rows = [make_row("none", 1.0), make_row("ngram", 1.4, speedup_low=None, speedup_high=None)]
     page = report_page(make_document(rows, interrupted=True))
-    assert "1.40x, no interval" in page
+    assert "? 1.40x, too few blocks" in page
+    assert "≈" not in page, "the sign of another verdict"
     assert "interrupted" in page
     assert not re.search(r"\b(nan|None|inf)\b", page)
+
+
+def test_a_long_name_leaves_room_for_the_figures(make_row: MakeRow, make_document: MakeDocument) -> None:
+    name = "a" * 80
+    page = report_page(make_document([make_row("none", 1.0), make_row(name)]))
+    labels = re.findall(r'class="label">([^<]*)<', page)
+    assert labels
+    assert all(len(label) <= 48 for label in labels)
+    assert f"<title>{name}: " in page, "the tip has it all"
+    assert "<dt>output check</dt>" in page
 
 
 def test_extreme_speedups_stay_inside(make_row: MakeRow, make_document: MakeDocument) -> None:
@@ -148,3 +160,12 @@ def test_dark_mode_and_phones_are_provided_for(make_row: MakeRow, make_document:
     page = report_page(make_document(many_rows(make_row, 1)))
     assert "prefers-color-scheme: dark" in page
     assert 'content="width=device-width, initial-scale=1"' in page
+
+
+def test_pairs_are_a_table_of_the_page(
+    make_row: MakeRow, make_document: MakeDocument, draft_beats_ngram: HeadToHead
+) -> None:
+    rows = [make_row("none", 1.0), make_row("ngram", 1.5), make_row("draft", 2.0)]
+    assert "One against the other" not in report_page(make_document(rows))
+    page = report_page(make_document(rows, head_to_head=[draft_beats_ngram]))
+    assert "<td>1.33x</td><td>1.25</td><td>1.42</td>" in page.replace("\n", "")

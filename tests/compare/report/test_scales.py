@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from foredraft.integration.compare.report.markup import Markup, element
@@ -23,6 +25,14 @@ def test_every_ratio_scale_shows_1_and_at_least_one_tick(ratios: list[float]) ->
     scale = ratio_scale(ratios, 0, 100)
     assert 0 < scale(1.0) < 100
     assert 1 <= len(scale.ticks) <= 9
+
+
+@pytest.mark.parametrize("ratios", [[0.98, 1.02], [0.3, 7.0], [1e8], [1e-8, 1e8], [1e-5, 3.0]])
+def test_the_labels_of_a_ratio_scale_have_room(ratios: list[float]) -> None:
+    scale = ratio_scale(ratios, 8, 332)
+    assert 1.0 in scale.ticks
+    places = [scale(tick) for tick in scale.ticks]
+    assert all(right - left >= 30 for left, right in pairwise(places))
 
 
 def test_values_outside_are_drawn_at_the_edge() -> None:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun, DecodeTotals, RequestTimes
+from foredraft.integration.compare.offline.block_run import BlockRun, DecodeTotals, RequestTimes
 from foredraft.integration.compare.results.figures import (
     first_token_times,
     ideal_speedup,
@@ -22,8 +22,8 @@ def test_the_time_split_adds_up_to_one(make_run: MakeRun) -> None:
 
 
 def test_percentiles_are_over_requests_of_all_blocks(make_run: MakeRun) -> None:
-    first = replace(make_run(1.0), request_times=[RequestTimes(0.1, 0.01), RequestTimes(0.2, None)])
-    second = replace(make_run(1.0), request_times=[RequestTimes(0.3, 0.03)])
+    first = replace(make_run(1.0), request_times=[RequestTimes(0.1, 0.01, 1.0), RequestTimes(0.2, None, 0.2)])
+    second = replace(make_run(1.0), request_times=[RequestTimes(0.3, 0.03, 2.0)])
     first_token = first_token_times([first, second])
     assert first_token is not None
     assert first_token.model_dump() == pytest.approx({"median": 0.2, "p95": 0.29, "p99": 0.298})

@@ -1,5 +1,7 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from foredraft.integration.compare.results.base import HeadToHead
+from foredraft.integration.compare.results.document import offline_words
 from foredraft.integration.compare.results.model import ResultRow
 from foredraft.integration.compare.results.recommendation import recommendation
 from foredraft.integration.compare.results.rows import overall_rows
@@ -7,13 +9,28 @@ from foredraft.integration.compare.results.rows import overall_rows
 MakeRow = Callable[..., ResultRow]
 
 
-def advice(rows: list[ResultRow]) -> str:
-    return recommendation(rows, overall_rows(rows, 0.95, 0.01))
+def advice(rows: list[ResultRow], pairs: Sequence[HeadToHead] = ()) -> str:
+    return recommendation(rows, overall_rows(rows, 0.95, 0.01), pairs, offline_words(rows))
+
+
+def beats(config: str, against: str, batch_size: int = 1) -> HeadToHead:
+    return HeadToHead(
+        config=config,
+        against=against,
+        conditions=[f"batch {batch_size}", "temperature 0"],
+        num_workloads=1,
+        speedup=1.1,
+        speedup_low=1.05,
+        speedup_high=1.15,
+        standard_error=0.01,
+        freedom=5,
+        verdict="faster",
+    )
 
 
 def test_the_fastest_is_advised_with_its_k_and_interval(make_row: MakeRow) -> None:
     rows = [make_row("none", 1.0), make_row("ngram", 1.2), make_row("draft", 1.8, num_draft_tokens=3)]
-    text = advice(rows)
+    text = advice(rows, [beats("draft", "ngram")])
     assert "At batch 1 and temperature 0, run draft with K = 3: 1.80x (1.70 to 1.90)" in text
     assert "ngram" not in text
     assert "Other batch sizes were not measured" in text
@@ -26,9 +43,24 @@ def test_what_cannot_be_told_apart_is_named(make_row: MakeRow) -> None:
     assert "ngram cannot be told apart from it" in text
 
 
+def test_a_direct_comparison_tells_apart_where_it_was_made(make_row: MakeRow) -> None:
+    rows = [make_row("none", 1.0), make_row("ngram", 1.7), make_row("draft", 1.8)]
+    assert "told apart" not in advice(rows, [beats("draft", "ngram")])
+    assert "told apart" in advice(rows, [beats("draft", "ngram", batch_size=8)])
+    assert "run ngram" in advice(rows, [beats("ngram", "draft")])
+
+
 def test_nothing_faster_means_plain_decoding(make_row: MakeRow) -> None:
     text = advice([make_row("none", 1.0), make_row("ngram", 1.05), make_row("draft", 0.7)])
-    assert "nothing was shown to be faster than plain decoding: run none" in text
+    assert "nothing was shown to be faster than plain decoding: run plain decoding (none)." in text
+
+
+def test_too_few_blocks_give_no_advice(make_row: MakeRow) -> None:
+    few = make_row("ngram", 3.0, speedup_low=None, speedup_high=None)
+    text = advice([make_row("none", 1.0), few])
+    assert "too few blocks were measured to tell anything: measure longer." in text
+    assert "run " not in text
+    assert "nothing was shown" in advice([make_row("none", 1.0), few, make_row("draft", 0.7)])
 
 
 def test_the_fast_and_wrong_is_never_advised(make_row: MakeRow) -> None:
@@ -76,11 +108,6 @@ def test_only_the_largest_exceptions_are_named(make_row: MakeRow) -> None:
     assert "For w0 alone, at batch 1 and temperature 0, plain decoding is faster than that." in text
     assert text.count("plain decoding is faster than that") == 3
     assert "So it is for 2 more, see the table." in text
-
-
-def test_a_config_without_interval_is_not_advised(make_row: MakeRow) -> None:
-    text = advice([make_row("none", 1.0), make_row("ngram", 9.0, speedup_low=None, speedup_high=None)])
-    assert "run none" in text
 
 
 def test_nothing_compared_gives_no_advice(make_row: MakeRow) -> None:

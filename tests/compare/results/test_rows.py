@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from foredraft.integration.compare.offline.closed_loop import BlockRun
+from foredraft.integration.compare.offline.block_run import BlockRun
 from foredraft.integration.compare.offline.measure import MeasuredBlock
 from foredraft.integration.compare.offline.output_check import Difference
 from foredraft.integration.compare.plan import Cell, ComparePlan
@@ -63,7 +63,7 @@ def test_verdicts_follow_the_interval(
 def test_too_few_blocks_call_nothing(make_run: MakeRun, plan: ComparePlan) -> None:
     row = rows([block(make_run(1.0), make_run(0.1))], plan)[1]
     assert (row.speedup, row.speedup_low, row.speedup_high) == (pytest.approx(10), None, None)
-    assert row.verdict == "no difference shown"
+    assert row.verdict == "too few blocks"
 
 
 def test_what_is_fast_and_wrong_is_wrong(make_run: MakeRun, plan: ComparePlan) -> None:

@@ -3,6 +3,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from foredraft.integration.compare.results.base import HeadToHead
 from foredraft.integration.compare.results.model import FirstDifference, ResultDocument, ResultRow
 from foredraft.integration.compare.results.regressions import regressions
 from foredraft.integration.compare.results.table import print_results
@@ -63,6 +64,20 @@ def test_unchecked_output_says_so(make_row: MakeRow, make_document: MakeDocument
     assert "law not checked" in one_line(make_document([make_row(outputs_equal=None, temperature=0.7)]))
 
 
+def test_too_few_tokens_for_the_law_say_so(make_row: MakeRow, make_document: MakeDocument) -> None:
+    few = make_row(outputs_equal=None, temperature=0.7, law_tokens=60)
+    text = one_line(make_document([few]))
+    assert "too few tokens (60) to check the law" in text
+    assert "few tokens" in text
+    assert "law not checked" not in text
+
+
+def test_what_the_baseline_cannot_say_is_shown(make_row: MakeRow, make_document: MakeDocument) -> None:
+    notes = ["1 of 2 cells could not be held against it"]
+    text = one_line(make_document([make_row()], regressions=[], baseline_notes=notes))
+    assert "--baseline: 1 of 2 cells could not be held against it" in text
+
+
 def test_too_few_blocks_say_so(make_row: MakeRow, make_document: MakeDocument) -> None:
     few = make_row(num_blocks=2, speedup_low=None, speedup_high=None)
     assert one_line(make_document([few])).count("2 blocks give no interval") == 1
@@ -84,3 +99,12 @@ def test_the_advice_and_regressions_are_shown(make_row: MakeRow, make_document: 
 
 def test_nothing_measured_prints_nothing(make_document: MakeDocument) -> None:
     assert printed(make_document([])) == ""
+
+
+def test_pairs_have_a_table_of_their_own(
+    make_row: MakeRow, make_document: MakeDocument, draft_beats_ngram: HeadToHead
+) -> None:
+    rows = [make_row("none", 1.0), make_row("ngram", 1.5), make_row("draft", 2.0)]
+    line = "batch 1, temperature 0 draft ngram 1.33x 1.25 1.42 faster"
+    assert line in one_line(make_document(rows, head_to_head=[draft_beats_ngram]))
+    assert "one against the other" not in printed(make_document(rows))

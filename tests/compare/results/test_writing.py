@@ -39,12 +39,17 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "real.json").read_text()) == {"run": 1}
 
 
-@pytest.mark.parametrize(("name", "match"), [("missing/a.json", "does not exist"), (".", "is a folder")])
+@pytest.mark.parametrize(("name", "match"), [("missing/a.json", "does not exist"), ("..", "is a folder")])
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path, name: str, match: str) -> None:
     with pytest.raises(UserError, match=f"--json: .*{match}"):
         check_writable(tmp_path / name)
     with pytest.raises(UserError, match=f"--html: .*{match}"):
         check_writable(tmp_path / name, "--html")
+
+
+def test_an_empty_name_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--json: needs the name of a file \(got ''"):
+        check_writable(Path(""))
 
 
 def test_a_folder_that_is_not_writable_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from foredraft.integration.compare.statistics.verdict import is_clear, speed_ver
         ((0.5, 0.995), "no difference shown", False),
         ((0.97, 1.04), "no difference shown", True),
         ((0.94, 1.04), "no difference shown", False),
-        (None, "no difference shown", False),
+        (None, "too few blocks", False),
     ],
 )
 def test_verdicts(interval: tuple[float, float] | None, verdict: str, clear: bool) -> None:
@@ -28,6 +28,11 @@ def test_the_minimal_effect_is_a_choice() -> None:
 
 def test_looks_come_in_order_and_end() -> None:
     assert list(LOOKS) == sorted(set(LOOKS))
+
+
+@pytest.mark.parametrize("num_blocks", range(LOOKS[-1] + 1))
+def test_the_look_at_the_end_of_the_budget_is_among_those_counted(num_blocks: int) -> None:
+    assert len({look for look in LOOKS if look <= num_blocks} | {num_blocks}) <= len(LOOKS)
 
 
 def test_the_error_is_shared_between_comparisons_and_looks() -> None:

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from foredraft.proposers.base import Outcome
-from foredraft.scheduler.speculation import Choice, Decision, DraftBatch
+if TYPE_CHECKING:
+    from foredraft.proposers.base import Outcome
+    from foredraft.scheduler.speculation import Choice, Decision, DraftBatch
 
 PHASES = ("propose", "forward", "sample", "total")
 
@@ -28,7 +30,8 @@ class EngineMetrics:
         predicted_tokens_per_s: of the last decision; ``None`` before one.
             ``num_emitted_tokens / seconds["total"]`` is what came of them.
         seconds: per phase: ``propose`` (drafting), ``forward`` (the target pass), ``sample`` (logits to
-            tokens), ``total`` (the whole step); what is left of the total is bookkeeping.
+            tokens), ``total`` (the whole step); what is left of the total is bookkeeping. A phase that an
+            engine cannot tell is not among them.
     """
 
     num_steps: int = 0
@@ -69,12 +72,16 @@ class EngineMetrics:
         """Add one step's outcomes."""
         self.num_steps += 1
         for outcome in outcomes:
-            self.num_drafted_tokens += outcome.num_drafted
-            self.num_accepted_tokens += outcome.num_accepted
             self.num_emitted_tokens += len(outcome.committed_ids)
-            missing = outcome.num_verified - len(self.verified_per_position)
-            self.verified_per_position += [0] * missing
-            self.accepted_per_position += [0] * missing
-            for position in range(outcome.num_verified):
-                self.verified_per_position[position] += 1
-                self.accepted_per_position[position] += position < outcome.num_accepted
+            self.count_draft(outcome.num_drafted, outcome.num_verified, outcome.num_accepted)
+
+    def count_draft(self, num_drafted: int, num_verified: int, num_accepted: int) -> None:
+        """Add what became of one draft."""
+        self.num_drafted_tokens += num_drafted
+        self.num_accepted_tokens += num_accepted
+        missing = num_verified - len(self.verified_per_position)
+        self.verified_per_position += [0] * missing
+        self.accepted_per_position += [0] * missing
+        for position in range(num_verified):
+            self.verified_per_position[position] += 1
+            self.accepted_per_position[position] += position < num_accepted

@@ -2,11 +2,11 @@ from collections.abc import Callable
 
 import pytest
 
-from foredraft.integration.compare.offline import closed_loop
-from foredraft.integration.compare.offline.closed_loop import run_block
+from foredraft.integration.compare.offline import serving
 from foredraft.integration.compare.offline.engines import build_engines
 from foredraft.integration.compare.offline.memory import engine_bytes
 from foredraft.integration.compare.offline.prompts import CompareRequest, Prompt
+from foredraft.integration.compare.offline.serving import run_block
 from foredraft.integration.compare.plan import ComparePlan
 from foredraft.integration.embedded.build import Target
 from foredraft.integration.embedded.engine import EmbeddedEngine
@@ -90,7 +90,7 @@ def test_times_of_tokens_are_those_of_the_steps(
         return EmbeddedEngine.step(engine)
 
     monkeypatch.setattr(engine, "step", step)
-    monkeypatch.setattr(closed_loop.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(serving.time, "perf_counter", lambda: now)
     run = run_block(engine, make_requests(LENGTHS), batch_size=1)
     assert [times.first_token_s for times in run.request_times] == [1.0] * 6
     per_token = [times.per_token_s for times in run.request_times]
@@ -122,3 +122,32 @@ def test_memory_is_what_the_engine_does_not_share(
     cache = engine.decoder.cache
     assert engine_bytes(engine) == cache.keys.nbytes + cache.values.nbytes
     assert run_block(engine, make_requests(LENGTHS), 1).memory_bytes == engine_bytes(engine)
+
+
+def test_requests_enter_as_they_arrive_and_wait_for_a_place(
+    engines: dict[str, EmbeddedEngine],
+    make_requests: Callable[..., list[CompareRequest]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second a step and a token a step: two places, the third request finds none, the last comes late."""
+    engine, now = engines["none"], 0.0
+
+    def step() -> list[RequestOutput]:
+        nonlocal now
+        now += 1.0
+        return EmbeddedEngine.step(engine)
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(engine, "step", step)
+    monkeypatch.setattr(serving.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(serving.time, "sleep", sleep)
+    requests = make_requests([4] * 6)[:4]
+    run = run_block(engine, requests, batch_size=2, arrivals=[0.0, 0.5, 1.5, 20.25])
+    # In at 0, 1 (a step was under way), 4 and 20.25; the first token comes a step later, the last after 4.
+    assert [times.total_s for times in run.request_times] == [4.0, 4.5, 6.5, 4.0]
+    assert [times.first_token_s for times in run.request_times] == [1.0, 1.5, 3.5, 1.0]
+    assert run.seconds == 24.25
+    assert run.outputs == run_block(engine, requests, batch_size=2).outputs

@@ -1,0 +1,1 @@
+"""Recorded requests: read, replayed by ``foredraft compare``, and taken from the logs of servers."""

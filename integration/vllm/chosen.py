@@ -1,0 +1,106 @@
+"""What drafts in a vLLM engine, worked out where the engine is configured: workers get paths and numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from foredraft.integration.config import Config
+from foredraft.integration.config_sections import OWN_HEAD
+from foredraft.integration.errors import UserError
+from foredraft.integration.models.draft_file import (
+    DraftFile,
+    check_finished,
+    is_draft_file,
+    read_draft_file,
+    read_exit_file,
+)
+from foredraft.integration.models.loading import model_folder
+from foredraft.integration.models.trained_for import (
+    DRAFT_OPTION,
+    EXIT_OPTION,
+    check_made_for,
+    check_own_exit,
+    exit_head_path,
+    exit_layer_of,
+    shipped_draft,
+)
+from foredraft.integration.paths import user_path
+from foredraft.integration.vllm.options import MODEL_DRAFT_TOKENS, NGRAM_DRAFT_TOKENS
+from foredraft.integration.vllm.support import check_draft_model, check_layers, check_model_drafts
+from foredraft.integration.vllm.target_identity import VllmTarget
+
+
+def chosen(config: Config, args: Any, model_config: Any, parallel_config: Any) -> Config:
+    """The configuration with everything in it that a worker needs: files as paths, ``num_draft_tokens``.
+
+    Args:
+        args: vLLM's ``EngineArgs``.
+
+    Raises:
+        UserError: what is to draft is not there, does not fit the model, or does not work with an option.
+    """
+    if config.proposer not in ("draft", "early_exit"):
+        return _with(config, NGRAM_DRAFT_TOKENS)
+    check_model_drafts(config.proposer, args, model_config, parallel_config)
+    target = VllmTarget(model_config, args.create_load_config())
+    return _draft(config, target) if config.proposer == "draft" else _early_exit(config, target)
+
+
+def _early_exit(config: Config, target: VllmTarget) -> Config:
+    check_layers("early_exit", target.model_config)
+    options = config.early_exit
+    num_layers = target.model_config.get_total_num_hidden_layers()
+    if options.head == OWN_HEAD:
+        check_own_exit(options.exit_layer, num_layers)
+        return _with(config, MODEL_DRAFT_TOKENS)
+    path = exit_head_path(options.head, target.name)
+    check_finished(path, EXIT_OPTION)
+    file = read_exit_file(path)
+    _check_trained(file, target, f"{EXIT_OPTION}: {path}")
+    exit_layer = exit_layer_of(file, path, options.exit_layer, num_layers)
+    values = {"head": str(path.resolve()), "exit_layer": exit_layer}
+    return _with(config, file.num_draft_tokens, early_exit=options.model_copy(update=values))
+
+
+def _draft(config: Config, target: VllmTarget) -> Config:
+    options = config.draft
+    for name in ("device", "dtype"):
+        if getattr(options, name) is not None:
+            raise UserError(f"draft.{name}: leave it out, vLLM runs the draft beside the model")
+    path = shipped_draft(target.name) if options.model is None else user_path(options.model, DRAFT_OPTION)
+    check_finished(path, DRAFT_OPTION)
+    if is_draft_file(path):
+        check_layers("draft", target.model_config)
+        file = read_draft_file(path)
+        _check_trained(file, target, f"{DRAFT_OPTION}: {path}")
+        values = {"model": str(path.resolve())}
+        return _with(config, file.num_draft_tokens, draft=options.model_copy(update=values))
+    folder = _folder(str(options.model))
+    config = _with(config, MODEL_DRAFT_TOKENS, draft=options.model_copy(update={"model": str(folder)}))
+    check_draft_model(config, target.model_config)
+    return config
+
+
+def _folder(name: str) -> Path:
+    """The draft model's folder.
+
+    Raises:
+        UserError: there is none, or it is not in vLLM's format.
+    """
+    try:
+        return model_folder(name)
+    except UserError as error:
+        raise UserError(f"draft.{error}" if str(error).startswith("model") else str(error)) from error
+
+
+def _check_trained(file: DraftFile, target: VllmTarget, named: str) -> None:
+    check_made_for(file, target, named)
+    size, needed = file.layers_config["hidden_size"], target.model_config.get_hidden_size()
+    if size != needed:
+        raise UserError(f"{named}: made for hidden states of size {size}, the target has {needed}")
+
+
+def _with(config: Config, num_draft_tokens: int, **values: Any) -> Config:
+    number = config.num_draft_tokens or num_draft_tokens
+    return config.model_copy(update={"num_draft_tokens": number, **values})

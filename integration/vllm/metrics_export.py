@@ -1,0 +1,108 @@
+"""The drafter's counters on the server's /metrics, beside vLLM's own.
+
+The counters live in a worker process, the page in another one. Between them is a folder with a small
+memory-mapped file per drafter, in the format that prometheus_client has for several processes. It is the
+folder that vLLM has anyway where several API servers run; else one that the process of the server makes. No
+part of vLLM is patched for this.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from prometheus_client import REGISTRY
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from foredraft.integration.metrics import EngineMetrics
+
+FOLDER_VARIABLE = "FOREDRAFT_METRICS_DIR"
+VLLM_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+COUNTERS = {
+    "foredraft_steps": "Steps of the engine that yielded tokens.",
+    "foredraft_drafted_tokens": "Tokens drafted.",
+    "foredraft_accepted_tokens": "Drafted tokens that were kept.",
+    "foredraft_emitted_tokens": "Tokens delivered, accepted drafts included.",
+    "foredraft_proposer_faults": "Calls in which the proposer failed; its drafts were left out.",
+    "foredraft_proposer_seconds": "Time spent drafting.",
+    "foredraft_verifier_seconds": "Time from logits to tokens, drafts verified.",
+    "foredraft_verified_per_position": "Drafted tokens that were verified, by their place in the draft.",
+    "foredraft_accepted_per_position": "Drafted tokens that were kept, by their place in the draft.",
+}
+"""Name, without the ``_total`` that each ends in, and help text."""
+
+_made: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def offer_folder() -> None:
+    """In the process of the server: a folder for the drafters of its workers, whose sums /metrics then shows.
+
+    Once per process; the workers find it by the environment they inherit.
+    """
+    if _made or VLLM_FOLDER_VARIABLE in os.environ:
+        return
+    _made.append(tempfile.TemporaryDirectory(prefix="foredraft-metrics-"))
+    os.environ[FOLDER_VARIABLE] = _made[0].name
+    REGISTRY.register(MultiProcessCollector(None, _made[0].name))
+
+
+def read_counters(folder: Path) -> dict[str, float]:
+    """The counters of the drafters that write into a folder: name with ``_total`` -> sum over positions."""
+    found: dict[str, float] = {}
+    for metric in MultiProcessCollector(None, str(folder)).collect():
+        for sample in metric.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+class MetricsExport:
+    """Writes the counters of one drafter where the server reads them; without a folder, nowhere.
+
+    Args:
+        model_name: as vLLM's own metrics have it.
+    """
+
+    def __init__(self, model_name: str, proposer: str) -> None:
+        self._labels = {"model_name": model_name, "proposer": proposer}
+        self._keys: dict[tuple[str, int | None], str] = {}
+        self._file: MmapedDict | None = None
+        folder = os.environ.get(FOLDER_VARIABLE) or os.environ.get(VLLM_FOLDER_VARIABLE)
+        if folder and os.path.isdir(folder):
+            handle, path = tempfile.mkstemp(prefix="counter_foredraft-", suffix=".db", dir=folder)
+            os.close(handle)
+            self._file = MmapedDict(path)
+
+    def write(self, metrics: EngineMetrics) -> None:
+        """Put the counters as they stand in place of what was there; some ten microseconds."""
+        if self._file is None:
+            return
+        for name, position, value in _values(metrics):
+            self._file.write_value(self._key(name, position), value, 0.0)
+
+    def _key(self, name: str, position: int | None) -> str:
+        key = self._keys.get((name, position))
+        if key is None:
+            labels = self._labels if position is None else self._labels | {"position": str(position)}
+            key = self._keys[name, position] = mmap_key(
+                name, f"{name}_total", list(labels), list(labels.values()), COUNTERS[name]
+            )
+        return key
+
+
+def _values(metrics: EngineMetrics) -> Iterator[tuple[str, int | None, float]]:
+    """Name, position in the draft from 0, value."""
+    yield "foredraft_steps", None, metrics.num_steps
+    yield "foredraft_drafted_tokens", None, metrics.num_drafted_tokens
+    yield "foredraft_accepted_tokens", None, metrics.num_accepted_tokens
+    yield "foredraft_emitted_tokens", None, metrics.num_emitted_tokens
+    yield "foredraft_proposer_faults", None, metrics.num_proposer_faults
+    yield "foredraft_proposer_seconds", None, metrics.seconds["propose"]
+    yield "foredraft_verifier_seconds", None, metrics.seconds["sample"]
+    pairs = zip(metrics.verified_per_position, metrics.accepted_per_position, strict=True)
+    for position, (verified, accepted) in enumerate(pairs):
+        yield "foredraft_verified_per_position", position, verified
+        yield "foredraft_accepted_per_position", position, accepted

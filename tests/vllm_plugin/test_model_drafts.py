@@ -1,0 +1,139 @@
+"""``draft`` and ``early_exit`` in vLLM: output as of a stock vLLM, drafts as of the embedded engine.
+
+Under all that happens to a cache at once: prompts in chunks, prefix-cache hits, preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toys import random_prompts
+from transformers import LlamaForCausalLM
+from vllm_drafts import Drafts, Embedded, Recording
+from vllm_toys import close, make_llm, run, runner_of
+
+pytestmark = pytest.mark.vllm
+
+# In pairs with a common start, which the cache keeps; no prompt of one token, which nothing precedes.
+COMMON = [[7, 8, 9] * 13 + [end] for end in range(4)]
+PROMPTS = [*COMMON, *(prompt for prompt in random_prompts(5, seed=3, longest=90) if len(prompt) > 1)]
+# Chunks that end inside a block, so that some blocks are read in one go.
+STRESS: dict[str, Any] = {"max_num_batched_tokens": 40, "block_size": 32, "num_gpu_blocks_override": 14}
+WHOLE = (
+    "own head, all layers",
+    "head: the last layer",
+    "head: the last 2 layers",
+    "draft: the model itself",
+    "trained draft: the layers themselves",
+)
+PARTLY = (
+    "own head",
+    "head reading states",
+    "head of 2 layers reading states",
+    "draft: a model nearby",
+    "trained draft reading states",
+)
+
+
+def greedy(**options: Any) -> Any:
+    from vllm import SamplingParams
+
+    return SamplingParams(
+        **({"temperature": 0, "max_tokens": 40, "ignore_eos": True, "detokenize": False} | options)
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> list[list[int]]:
+    llm = make_llm(folder)
+    try:
+        return run(llm, PROMPTS, greedy())
+    finally:
+        close(llm)
+
+
+def first_starts(llm: Any) -> dict[str, int]:
+    """Where each request's reading begins, filled while it runs: above 0 after a prefix-cache hit."""
+    runner, starts = runner_of(llm), {}
+    backing = runner.drafter.backing
+    read = backing.read
+
+    def watching(step: Any) -> None:
+        for request_id, start in zip(runner.input_batch.req_ids, step.starts, strict=True):
+            starts.setdefault(request_id, start)
+        read(step)
+
+    backing.read = watching
+    return starts
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *PARTLY])
+def test_output_and_drafts(
+    name: str, model: LlamaForCausalLM, folder: Path, plain: list[list[int]], tmp_path: Path
+) -> None:
+    options = Drafts(model, tmp_path).options(name)
+    llm = make_llm(folder, options, **STRESS)
+    try:
+        drafter = runner_of(llm).drafter
+        recording = drafter.proposer = Recording(drafter.proposer)
+        starts = first_starts(llm)
+        for _ in range(2):  # the second time the cache knows the prompts
+            assert run(llm, PROMPTS, greedy()) == plain
+        metrics = drafter.metrics
+    finally:
+        close(llm)
+    assert metrics.num_proposer_faults == 0
+    assert "preempted" in recording.reasons
+    assert any(start > 0 for start in starts.values()), "the prefix cache was hit"
+    accepted = metrics.num_accepted_tokens / metrics.num_drafted_tokens
+    assert accepted == 1 if name in WHOLE else 0.03 < accepted < 0.97
+    embedded = Embedded(model, options)
+    assert len(recording.drafted) > 60
+    for committed, drafted in recording.drafted.items():
+        assert embedded.draft(committed, len(drafted)) == drafted, committed
+
+
+@pytest.mark.parametrize("name", ["own head", "head reading states", "draft: another shape"])
+def test_one_request_at_a_time(
+    name: str, model: LlamaForCausalLM, folder: Path, plain: list[list[int]], tmp_path: Path
+) -> None:
+    """The last of them has keys and values of another size than the target's, in the same blocks."""
+    llm = make_llm(folder, Drafts(model, tmp_path).options(name), max_num_seqs=1)
+    try:
+        assert run(llm, PROMPTS, greedy()) == plain
+        assert runner_of(llm).drafter.metrics.num_proposer_faults == 0
+        assert runner_of(llm).drafter.metrics.num_drafted_tokens > 100
+    finally:
+        close(llm)
+
+
+def test_the_length_limit_and_ragged_drafts(
+    model: LlamaForCausalLM, folder: Path, tmp_path: Path, plain_of: Callable[..., list[list[int]]]
+) -> None:
+    """Requests end at different places: by max_model_len, by max_tokens, and one at once."""
+    prompts, limit = [list(range(80)), [5, 6, 7], [8, 9], [1, 2, 3]], 95
+    params = [greedy(), greedy(max_tokens=33), greedy(max_tokens=6), greedy(max_tokens=1)]
+    expected = plain_of(prompts, params, max_model_len=limit)
+    assert len(expected[0]) == limit - 80
+    for name in ("head reading states", "draft: a model nearby"):
+        llm = make_llm(folder, Drafts(model, tmp_path).options(name), max_model_len=limit)
+        try:
+            assert run(llm, prompts, params) == expected
+            assert runner_of(llm).drafter.metrics.num_proposer_faults == 0
+        finally:
+            close(llm)
+
+
+@pytest.fixture
+def plain_of(folder: Path) -> Callable[..., list[list[int]]]:
+    def plain(prompts: Any, params: Any, **options: Any) -> list[list[int]]:
+        llm = make_llm(folder, **options)
+        try:
+            return run(llm, prompts, params)
+        finally:
+            close(llm)
+
+    return plain
