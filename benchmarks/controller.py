@@ -20,8 +20,8 @@ import numpy as np
 from paired import print_json
 
 from foredraft.proposers import Outcome
-from foredraft.scheduler import NO_LIMIT, AdaptiveDraftLength, DraftBatch, Member, StepReport
-from foredraft.scheduler.scripted_load import Load, ScriptedMember, play
+from foredraft.scheduler.speculation import NO_LIMIT, AdaptiveDraftLength, DraftBatch, Member, StepReport
+from foredraft.scheduler.speculation.scripted_load import Load, ScriptedMember, play
 
 NUM_STEPS = 400
 NUM_RUNS = 5

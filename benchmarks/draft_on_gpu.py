@@ -25,7 +25,7 @@ from foredraft.proposers import DraftContext, Outcome, Proposer, Tokens
 from foredraft.proposers.base import ReleaseReason
 from foredraft.proposers.draft_model import DraftModelProposer
 from foredraft.proposers.drafting import DraftingRows, draft_tokens
-from foredraft.scheduler.speculation import FixedDraftLength
+from foredraft.scheduler.speculation.contract import FixedDraftLength
 from foredraft.verifier import Draft
 
 MAX_LEN = 4096

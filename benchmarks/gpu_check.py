@@ -30,7 +30,7 @@ from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import Tokens
-from foredraft.scheduler.speculation import FixedDraftLength
+from foredraft.scheduler.speculation.contract import FixedDraftLength
 from foredraft.verifier import Draft, SamplingBatch, verify
 
 ROOT = Path(__file__).resolve().parent.parent

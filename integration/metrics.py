@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from foredraft.proposers.base import Outcome
-    from foredraft.scheduler.speculation import Choice, Decision, DraftBatch
+    from foredraft.scheduler.speculation.contract import Choice, Decision, DraftBatch
 
 PHASES = ("propose", "forward", "sample", "total")
 

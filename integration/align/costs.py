@@ -10,7 +10,7 @@ from statistics import median
 from foredraft.integration.align.measure import controlled_by
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.scheduler.speculation import (
+from foredraft.scheduler.speculation.contract import (
     Choice,
     DraftBatch,
     DraftLengthController,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from foredraft.integration.align.counts import AcceptanceCounts, total
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.scheduler.speculation import (
+from foredraft.scheduler.speculation.contract import (
     Choice,
     DraftBatch,
     DraftLengthController,

@@ -14,7 +14,7 @@ import torch
 
 from foredraft.integration.models.cache import cache_root
 from foredraft.proposers.decoder import DraftDecoder, Tokens
-from foredraft.scheduler.step_cost import SIZES
+from foredraft.scheduler.speculation.step_cost import SIZES
 
 LARGEST_PASS = 64
 MAX_ROUNDS = 4

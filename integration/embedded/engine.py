@@ -31,7 +31,7 @@ from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
 from foredraft.proposers.decoder import Decoder
-from foredraft.scheduler.speculation import (
+from foredraft.scheduler.speculation.contract import (
     NO_LIMIT,
     Choice,
     DraftBatch,

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from foredraft.integration.compare.plan import split_list
 from foredraft.integration.errors import UserError
-from foredraft.integration.simulate.hardware import GPUS
-from foredraft.integration.simulate.language_models import MODELS
+from foredraft.scheduler.hardware_model.hardware import GPUS
+from foredraft.scheduler.hardware_model.language_models import MODELS
 
 LOOK_UP = "look-up"
 MAX_BATCH_SIZE = 512
@@ -78,7 +78,7 @@ def simulate(
     `foredraft align` measures it. Prints the predicted speedup over batch size, the
     best fixed length, and where speculation stops paying.
     """
-    from foredraft.integration.simulate.cost_model import CostModel, Roofline
+    from foredraft.scheduler.hardware_model.cost_model import CostModel, Roofline
     from foredraft.integration.simulate.measured import read_measured
     from foredraft.integration.simulate.predict import predict, stops_paying_at
 

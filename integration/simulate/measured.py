@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foredraft.integration.errors import UserError
-from foredraft.integration.simulate.cost_model import Measured
+from foredraft.scheduler.hardware_model.cost_model import Measured
 
 OPTION = "--measured"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from foredraft.integration.simulate.cost_model import CostModel
-from foredraft.scheduler import AdaptiveDraftLength, Member
-from foredraft.scheduler.scripted_load import Load, ScriptedMember, play
+from foredraft.scheduler.hardware_model.cost_model import CostModel
+from foredraft.scheduler.speculation import AdaptiveDraftLength, Member
+from foredraft.scheduler.speculation.scripted_load import Load, ScriptedMember, play
 
 NUM_STEPS = 200
 WARM_UP_STEPS = 60

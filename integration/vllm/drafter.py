@@ -23,7 +23,7 @@ from foredraft.integration.vllm.sampler import sample, scheduled_draft
 from foredraft.integration.vllm.sampling import BatchSampling
 from foredraft.proposers import DraftContext, Proposer, ReleaseReason
 from foredraft.proposers.drafting import select_sampling
-from foredraft.scheduler.speculation import FixedDraftLength
+from foredraft.scheduler.speculation.contract import FixedDraftLength
 from foredraft.verifier import Draft, SamplingBatch
 
 

@@ -8,7 +8,7 @@ from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.ngram import NgramProposer
-from foredraft.scheduler import AdaptiveDraftLength, FixedDraftLength, Member
+from foredraft.scheduler.speculation import AdaptiveDraftLength, FixedDraftLength, Member
 
 GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
 

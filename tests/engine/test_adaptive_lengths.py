@@ -17,7 +17,7 @@ from foredraft.proposers import DraftContext, Proposer
 from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.merged_draft import merged_draft
 from foredraft.proposers.ngram import NgramProposer
-from foredraft.scheduler import (
+from foredraft.scheduler.speculation import (
     AdaptiveDraftLength,
     Choice,
     DraftBatch,

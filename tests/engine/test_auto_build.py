@@ -20,7 +20,7 @@ from foredraft.integration.models.draft_file import DRAFT_FILE, EXIT_FILE, write
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.ngram import NgramProposer
-from foredraft.scheduler import AdaptiveDraftLength, FixedDraftLength
+from foredraft.scheduler.speculation import AdaptiveDraftLength, FixedDraftLength
 
 GREEDY = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
 PROMPTS = random_prompts(5, seed=6, longest=30)

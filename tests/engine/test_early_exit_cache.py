@@ -30,7 +30,7 @@ from foredraft.integration.models.draft_file import DraftFile
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import DraftContext
 from foredraft.proposers.early_exit import EarlyExitProposer
-from foredraft.scheduler import Choice
+from foredraft.scheduler.speculation import Choice
 from foredraft.verifier import Draft
 
 GREEDY = SamplingParams(temperature=0, max_tokens=14)

@@ -5,8 +5,8 @@ import itertools
 import pytest
 from loads import NEVER_SLOWER, WARM_UP, calibrated, load, run_of
 
-from foredraft.scheduler import AdaptiveDraftLength, Choice, DraftBatch
-from foredraft.scheduler.scripted_load import Run, play
+from foredraft.scheduler.speculation import AdaptiveDraftLength, Choice, DraftBatch
+from foredraft.scheduler.speculation.scripted_load import Run, play
 
 DROP, RETURN = 150, 300
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foredraft.scheduler.loss_account import ALLOWANCE, MOST_STEPS, START_STEPS, LossAccount
+from foredraft.scheduler.speculation.loss_account import ALLOWANCE, MOST_STEPS, START_STEPS, LossAccount
 
 GAINS = st.lists(st.floats(-3, 3), max_size=200)
 

@@ -4,7 +4,7 @@ import pytest
 from loads import WARM_UP, calibrated, load, member, run_of
 
 from foredraft.proposers import Outcome
-from foredraft.scheduler import (
+from foredraft.scheduler.speculation import (
     NO_LIMIT,
     AdaptiveDraftLength,
     Choice,
@@ -13,7 +13,7 @@ from foredraft.scheduler import (
     Member,
     StepReport,
 )
-from foredraft.scheduler.scripted_load import Load, play
+from foredraft.scheduler.speculation.scripted_load import Load, play
 
 
 def test_lengths_differ_where_acceptance_does() -> None:

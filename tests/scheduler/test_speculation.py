@@ -1,6 +1,6 @@
 import pytest
 
-from foredraft.scheduler import (
+from foredraft.scheduler.speculation import (
     NO_LIMIT,
     Choice,
     DraftBatch,

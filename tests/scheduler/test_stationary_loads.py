@@ -7,7 +7,7 @@ are fixed.
 import pytest
 from loads import NEVER_SLOWER, PASSES, PROPOSERS, WARM_UP, calibrated, load, run_of, uncalibrated
 
-from foredraft.scheduler.scripted_load import Load, play
+from foredraft.scheduler.speculation.scripted_load import Load, play
 
 
 @pytest.mark.parametrize("batch", [1, 8])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from foredraft.scheduler.step_cost import SIZES, StepCost
+from foredraft.scheduler.speculation.step_cost import SIZES, StepCost
 
 
 def test_one_size_is_as_many_sizes() -> None:

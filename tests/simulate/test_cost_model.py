@@ -2,9 +2,9 @@
 
 import pytest
 
-from foredraft.integration.simulate.cost_model import Measured, Roofline
-from foredraft.integration.simulate.hardware import GPUS, Gpu
-from foredraft.integration.simulate.language_models import MODELS, ModelSize
+from foredraft.scheduler.hardware_model.cost_model import Measured, Roofline
+from foredraft.scheduler.hardware_model.hardware import GPUS, Gpu
+from foredraft.scheduler.hardware_model.language_models import MODELS, ModelSize
 from foredraft.integration.simulate.predict import Prediction, predict, stops_paying_at
 
 GPU = Gpu(bandwidth=1e9, flops=1e12, memory=1e9, link=1e9, source="made up")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from foredraft.scheduler import AdaptiveDraftLength, Member
-from foredraft.scheduler.scripted_load import Load, Run, ScriptedMember, play
+from foredraft.scheduler.speculation import AdaptiveDraftLength, Member
+from foredraft.scheduler.speculation.scripted_load import Load, Run, ScriptedMember, play
 
 NEVER_SLOWER = 0.97
 WARM_UP = 60

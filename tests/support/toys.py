@@ -16,7 +16,7 @@ from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import Decoder, DraftContext, Proposer, Tokens
 from foredraft.proposers.base import Outcome, ReleaseReason
-from foredraft.scheduler.speculation import FixedDraftLength
+from foredraft.scheduler.speculation.contract import FixedDraftLength
 from foredraft.verifier import Draft
 
 TOY_VOCAB = 97

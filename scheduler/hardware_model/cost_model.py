@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from foredraft.integration.simulate.hardware import Gpu
-from foredraft.integration.simulate.language_models import ModelSize
+from foredraft.scheduler.hardware_model.hardware import Gpu
+from foredraft.scheduler.hardware_model.language_models import ModelSize
 
 REACHED_BANDWIDTH = 0.8
 REACHED_FLOPS = 0.6

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foredraft.scheduler.request_rows import Ints
+from foredraft.scheduler.speculation.request_rows import Ints
 
 
 @dataclass(frozen=True)

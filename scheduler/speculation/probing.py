@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from foredraft.scheduler.drafting_cost import PER_UNREAD
-from foredraft.scheduler.learned import Learned
-from foredraft.scheduler.members import Member
-from foredraft.scheduler.probes import RequestProbes
-from foredraft.scheduler.request_rows import Floats, Ints
-from foredraft.scheduler.running import Running
+from foredraft.scheduler.speculation.drafting_cost import PER_UNREAD
+from foredraft.scheduler.speculation.learned import Learned
+from foredraft.scheduler.speculation.members import Member
+from foredraft.scheduler.speculation.probes import RequestProbes
+from foredraft.scheduler.speculation.request_rows import Floats, Ints
+from foredraft.scheduler.speculation.running import Running
 
 MAX_PROBE = 6
 """Tokens of a probe at most; fewer where a pass over fewer costs less, which is not always so."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foredraft.scheduler.drafting_cost import FIXED, PER_ASKED, PER_STEP
-from foredraft.scheduler.request_rows import Floats, Ints
+from foredraft.scheduler.speculation.drafting_cost import FIXED, PER_ASKED, PER_STEP
+from foredraft.scheduler.speculation.request_rows import Floats, Ints
 
 PRICES = np.array([0.0, 0.06, 0.15, 0.3, 0.5, 0.75])
 """Accepted tokens that a token more in the pass must be worth."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foredraft.scheduler.request_rows import Floats
+from foredraft.scheduler.speculation.request_rows import Floats
 
 FORGETTING = 0.98
 RIDGE = np.array([1e-2, 1e-2, 1e-2, 1e-4])

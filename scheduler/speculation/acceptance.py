@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foredraft.scheduler.request_rows import SHARED, Floats, Ints, grown
+from foredraft.scheduler.speculation.request_rows import SHARED, Floats, Ints, grown
 
 Bools = NDArray[np.bool_]
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from foredraft.scheduler.acceptance import AcceptanceEstimator
-from foredraft.scheduler.drafting_cost import FIXED, PER_ASKED, PER_STEP, PER_UNREAD, DraftingCost
-from foredraft.scheduler.length_search import Costs, Offers, offers
-from foredraft.scheduler.members import Arms, Member
-from foredraft.scheduler.request_rows import Floats
-from foredraft.scheduler.running import Running
-from foredraft.scheduler.step_cost import StepCost
+from foredraft.scheduler.speculation.acceptance import AcceptanceEstimator
+from foredraft.scheduler.speculation.drafting_cost import FIXED, PER_ASKED, PER_STEP, PER_UNREAD, DraftingCost
+from foredraft.scheduler.speculation.length_search import Costs, Offers, offers
+from foredraft.scheduler.speculation.members import Arms, Member
+from foredraft.scheduler.speculation.request_rows import Floats
+from foredraft.scheduler.speculation.running import Running
+from foredraft.scheduler.speculation.step_cost import StepCost
 
 ENTRY_STEPS = 32
 """Steps that taking up drafting is paid off over, at most those that a request has left."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foredraft.scheduler.learned import Learned
-from foredraft.scheduler.length_search import (
+from foredraft.scheduler.speculation.learned import Learned
+from foredraft.scheduler.speculation.length_search import (
     Costs,
     Lengths,
     Offers,
@@ -22,9 +22,9 @@ from foredraft.scheduler.length_search import (
     rates_by_depth,
     solo_lengths,
 )
-from foredraft.scheduler.members import Member
-from foredraft.scheduler.request_rows import Floats, Ints, grown
-from foredraft.scheduler.running import Running
+from foredraft.scheduler.speculation.members import Member
+from foredraft.scheduler.speculation.request_rows import Floats, Ints, grown
+from foredraft.scheduler.speculation.running import Running
 
 SWITCH_GAIN = 1.02
 """Another plan must promise this much more: a plan near its threshold would be left and taken up again."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foredraft.scheduler.request_rows import Ints, grown
-from foredraft.scheduler.step_cost import batch_class
+from foredraft.scheduler.speculation.request_rows import Ints, grown
+from foredraft.scheduler.speculation.step_cost import batch_class
 
 Bools = NDArray[np.bool_]
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from foredraft.scheduler.acceptance import Drafted
-from foredraft.scheduler.explanation import arm_names, explanation
-from foredraft.scheduler.learned import Learned
-from foredraft.scheduler.length_search import Plan
-from foredraft.scheduler.loss_account import LossAccount
-from foredraft.scheduler.members import Member
-from foredraft.scheduler.planner import Planned, Planner, study_interval
-from foredraft.scheduler.probes import PlainChecks, RequestProbes
-from foredraft.scheduler.probing import Probing
-from foredraft.scheduler.request_rows import Ints
-from foredraft.scheduler.running import RequestTable, Running
-from foredraft.scheduler.speculation import Choice, Decision, DraftBatch, DraftLengthController, StepReport
-from foredraft.scheduler.speed import Speed
+from foredraft.scheduler.speculation.acceptance import Drafted
+from foredraft.scheduler.speculation.explanation import arm_names, explanation
+from foredraft.scheduler.speculation.learned import Learned
+from foredraft.scheduler.speculation.length_search import Plan
+from foredraft.scheduler.speculation.loss_account import LossAccount
+from foredraft.scheduler.speculation.members import Member
+from foredraft.scheduler.speculation.planner import Planned, Planner, study_interval
+from foredraft.scheduler.speculation.probes import PlainChecks, RequestProbes
+from foredraft.scheduler.speculation.probing import Probing
+from foredraft.scheduler.speculation.request_rows import Ints
+from foredraft.scheduler.speculation.running import RequestTable, Running
+from foredraft.scheduler.speculation.contract import Choice, Decision, DraftBatch, DraftLengthController, StepReport
+from foredraft.scheduler.speculation.speed import Speed
 
 COSTS_EVERY = 3
 OFTEN_AT_FIRST = 30

@@ -1,0 +1,1 @@
+"""What passes cost on a GPU: sizes of hardware and models, and a roofline over both."""
