@@ -25,8 +25,8 @@ from foredraft.integration.align.costs import Costs, measure_costs
 from foredraft.integration.config import AUTO, Config
 from foredraft.integration.embedded.build import Target, build_engine, load_target
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.scheduler.hardware_model.cost_model import Measured
 from foredraft.integration.simulate.predict import Prediction, predict
+from foredraft.scheduler.hardware_model.cost_model import Measured
 
 
 def main() -> None:

@@ -10,7 +10,12 @@ from foredraft.integration.embedded.target import Target
 from foredraft.proposers import Proposer
 from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.token_by_token import TokenByTokenProposer
-from foredraft.scheduler.speculation import AdaptiveDraftLength, DraftLengthController, FixedDraftLength, Member
+from foredraft.scheduler.speculation import (
+    AdaptiveDraftLength,
+    DraftLengthController,
+    FixedDraftLength,
+    Member,
+)
 
 DRAFT_TOKENS = 8
 """Drafted per step where neither the configuration nor a draft model says how many: right for ``ngram``."""

@@ -78,9 +78,9 @@ def simulate(
     `foredraft align` measures it. Prints the predicted speedup over batch size, the
     best fixed length, and where speculation stops paying.
     """
-    from foredraft.scheduler.hardware_model.cost_model import CostModel, Roofline
     from foredraft.integration.simulate.measured import read_measured
     from foredraft.integration.simulate.predict import predict, stops_paying_at
+    from foredraft.scheduler.hardware_model.cost_model import CostModel, Roofline
 
     sizes = _batch_sizes(batch_sizes)
     costs: CostModel

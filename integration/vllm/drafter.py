@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +22,7 @@ from foredraft.integration.vllm.sampler import sample, scheduled_draft
 from foredraft.integration.vllm.sampling import BatchSampling
 from foredraft.proposers import DraftContext, Proposer, ReleaseReason
 from foredraft.proposers.drafting import select_sampling
-from foredraft.scheduler.speculation.contract import FixedDraftLength
+from foredraft.scheduler.speculation import NO_LIMIT, DraftBatch, FixedDraftLength
 from foredraft.verifier import Draft, SamplingBatch
 
 
@@ -61,7 +60,6 @@ class Drafter:
         self._sampled_with: SamplingBatch | None = None
         self._num_verified: list[int] = []
         self._faults = Faults(self.metrics)
-        self._step_began = time.perf_counter()
 
     @property
     def proposer(self) -> Proposer:
@@ -151,20 +149,19 @@ class Drafter:
         self.metrics.count(outcomes)
         with self._faults.caught("observe"):
             self.proposer.observe(outcomes)
-        now = time.perf_counter()
-        self._controller.observe(outcomes, now - self._step_began)
-        self._step_began = now
 
     def _propose(self, runner: Any, rows: Sequence[int], step: Step) -> list[list[int]]:
         """The drafted tokens of ``rows``; none where there may be none, or the proposer failed."""
         request_ids = [runner.input_batch.req_ids[row] for row in rows]
         entries = [self._ledger.entry(request_id) for request_id in request_ids]
-        allowed = self._controller.draft_lengths(
-            [
-                room(entry, runner.requests[request_id], runner.max_model_len)
-                for entry, request_id in zip(entries, request_ids, strict=True)
-            ]
-        )
+        rooms = [
+            room(entry, runner.requests[request_id], runner.max_model_len)
+            for entry, request_id in zip(entries, request_ids, strict=True)
+        ]
+        lens = [len(entry.token_ids) for entry in entries]
+        allowed = self._controller.choose(
+            DraftBatch(request_ids, rooms, lens, [NO_LIMIT] * len(rooms))
+        ).lengths
         drafted: list[list[int]] = [[] for _ in rows]
         if any(allowed):
             context = self._context(runner, request_ids, rows, allowed)

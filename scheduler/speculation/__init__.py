@@ -1,7 +1,5 @@
 """How far to draft: the controller of draft lengths."""
 
-from foredraft.scheduler.speculation.goodput import AdaptiveDraftLength
-from foredraft.scheduler.speculation.members import Member
 from foredraft.scheduler.speculation.contract import (
     NO_LIMIT,
     Choice,
@@ -11,6 +9,8 @@ from foredraft.scheduler.speculation.contract import (
     FixedDraftLength,
     StepReport,
 )
+from foredraft.scheduler.speculation.goodput import AdaptiveDraftLength
+from foredraft.scheduler.speculation.members import Member
 
 __all__ = [
     "NO_LIMIT",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foredraft.scheduler.speculation.contract import Decision
 from foredraft.scheduler.speculation.length_search import Plan
 from foredraft.scheduler.speculation.members import Member
-from foredraft.scheduler.speculation.contract import Decision
 
 SHOWN_PLACES = 4
 

@@ -8,6 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from foredraft.scheduler.speculation.acceptance import Drafted
+from foredraft.scheduler.speculation.contract import (
+    Choice,
+    Decision,
+    DraftBatch,
+    DraftLengthController,
+    StepReport,
+)
 from foredraft.scheduler.speculation.explanation import arm_names, explanation
 from foredraft.scheduler.speculation.learned import Learned
 from foredraft.scheduler.speculation.length_search import Plan
@@ -18,7 +25,6 @@ from foredraft.scheduler.speculation.probes import PlainChecks, RequestProbes
 from foredraft.scheduler.speculation.probing import Probing
 from foredraft.scheduler.speculation.request_rows import Ints
 from foredraft.scheduler.speculation.running import RequestTable, Running
-from foredraft.scheduler.speculation.contract import Choice, Decision, DraftBatch, DraftLengthController, StepReport
 from foredraft.scheduler.speculation.speed import Speed
 
 COSTS_EVERY = 3

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foredraft.scheduler.speculation.contract import DraftBatch
 from foredraft.scheduler.speculation.members import Arms
 from foredraft.scheduler.speculation.request_rows import Ints, RequestRows, grown
-from foredraft.scheduler.speculation.contract import DraftBatch
 
 
 @dataclass(frozen=True)

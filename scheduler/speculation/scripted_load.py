@@ -12,7 +12,13 @@ from itertools import product
 import numpy as np
 
 from foredraft.proposers import Outcome
-from foredraft.scheduler.speculation.contract import NO_LIMIT, Choice, DraftBatch, DraftLengthController, StepReport
+from foredraft.scheduler.speculation.contract import (
+    NO_LIMIT,
+    Choice,
+    DraftBatch,
+    DraftLengthController,
+    StepReport,
+)
 
 PROMPT_LEN = 64
 NO_END = 1_000_000

@@ -2,10 +2,10 @@
 
 import pytest
 
+from foredraft.integration.simulate.predict import Prediction, predict, stops_paying_at
 from foredraft.scheduler.hardware_model.cost_model import Measured, Roofline
 from foredraft.scheduler.hardware_model.hardware import GPUS, Gpu
 from foredraft.scheduler.hardware_model.language_models import MODELS, ModelSize
-from foredraft.integration.simulate.predict import Prediction, predict, stops_paying_at
 
 GPU = Gpu(bandwidth=1e9, flops=1e12, memory=1e9, link=1e9, source="made up")
 MODEL = ModelSize(1e8, 10, 100, 4, 2, 25, 1_000, False, "made up")

@@ -125,7 +125,9 @@ class OutputChecker:
 
 def promises_equal_tokens(config: Config, temperature: float, dtype: torch.dtype) -> bool:
     """The same of the embedded engine, whose verifier draws alike with and without drafts."""
-    return temperature == 0 or (dtype == torch.float32 and set(proposer_names(config)) <= SEED_EXACT_PROPOSERS)
+    return temperature == 0 or (
+        dtype == torch.float32 and set(proposer_names(config)) <= SEED_EXACT_PROPOSERS
+    )
 
 
 def compare_outputs(
