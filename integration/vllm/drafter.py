@@ -49,8 +49,9 @@ class Drafter:
         if self._export is not None:
             self._export.write(self.metrics)  # zeros: a page without them would look broken
         self.backing = backing_of(config, vllm_config)
-        assert config.num_draft_tokens is not None, "the watch has put a number in"
-        self._controller = FixedDraftLength(config.num_draft_tokens)
+        num_draft_tokens = config.num_draft_tokens
+        assert isinstance(num_draft_tokens, int), "the watch has put a number in"
+        self._controller = FixedDraftLength(num_draft_tokens)
         self._rule = config.verification_rule
         self._seed = vllm_config.model_config.seed or 0
         self._vocab_size = vllm_config.model_config.get_vocab_size()
