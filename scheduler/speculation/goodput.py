@@ -27,9 +27,10 @@ from foredraft.scheduler.speculation.request_rows import Ints
 from foredraft.scheduler.speculation.running import RequestTable, Running
 from foredraft.scheduler.speculation.speed import Speed
 
-COSTS_EVERY = 3
+COSTS_EVERY, PLAIN_COSTS_EVERY = 3, 4
 OFTEN_AT_FIRST = 30
-"""Costs are learned from every third step that drafts, after so many first ones: they change slowly."""
+"""Costs are learned from every third step that drafts, from every fourth that does not, after so many first
+ones: they change slowly."""
 
 MAX_BOOKED = 5.0
 """Plain steps that one step's drafting is booked with at most: a pause of the machine is not its fault."""
@@ -67,7 +68,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._speed = Speed()
         self._was_open = self._studies = True
         self._probed = np.zeros(0, dtype=np.int64)
-        self._num_studied = 0
+        self._num_studied = self._num_plain = 0
         self._unread_asked = [0.0] * len(members)
         self._explained: dict[bytes, Plan] = {}  # by what is offered, where one request decides
 
@@ -158,8 +159,9 @@ class AdaptiveDraftLength(DraftLengthController):
             self._speed.note(len(report.outcomes), emitted, report.step_s)
         if not any(report.choice.lengths):
             self._account.settle(0.0)
-            self._learn_pass(report)
+            self._learn_plain(report)
             return
+        self._planner.note_drafts()
         self._settle(report)
         if self._studies:
             self._num_studied += 1
@@ -180,14 +182,21 @@ class AdaptiveDraftLength(DraftLengthController):
         lost = (pass_s - before_s + drafting_s) / max(plain_s, 1e-9)
         self._account.settle(num_accepted / num_requests - lost)
 
+    def _learn_plain(self, report: StepReport) -> None:
+        if report.num_prefill_tokens:
+            return
+        self._num_plain += 1
+        num_requests = len(report.outcomes)
+        often = self._num_plain <= OFTEN_AT_FIRST or self._plain_checks.due(num_requests, self._step)
+        if often or self._num_plain % PLAIN_COSTS_EVERY == 0:
+            self._learn_pass(report)
+            self._plain_checks.plain_step(num_requests, self._step)
+
     def _learn_pass(self, report: StepReport) -> None:
         if report.num_prefill_tokens:
             return  # attention over prompts costs something else
-        num_requests = len(report.outcomes)
         pass_s = report.step_s - sum(report.propose_s)
-        self._learned.step_cost.observe(num_requests, report.num_tokens, pass_s)
-        if report.num_tokens == num_requests:
-            self._plain_checks.plain_step(num_requests, self._step)
+        self._learned.step_cost.observe(len(report.outcomes), report.num_tokens, pass_s)
 
     def _learn_acceptance(self, report: StepReport) -> None:
         columns = [(one.num_verified, one.num_accepted, len(one.committed_ids)) for one in report.outcomes]

@@ -42,6 +42,9 @@ REQUESTS_PER_STEP = 16
 """A batch of so many requests is planned and learned from every second step, of twice as many every third:
 its steps are long, and tell much each."""
 
+PLAIN_STEPS = 32
+"""Steps after which not to draft is considered anew though nothing was drafted since: costs can move."""
+
 PLAN_STEPS = 5
 """Steps that the plan of so many requests is kept at least, of twice as many twice as long."""
 
@@ -87,12 +90,19 @@ class Planner:
         self._plain = Plan(0, (0,) * len(members))
         self.planned: Planned | None = None
         self._plans: dict[bytes, _Kept] = {}
-        self._next_step = 0
+        self._next_step = self._considered_in = 0
         self._num_changes = 0
+        self._saw_drafts = False
         self._rows: Ints = np.zeros(0, dtype=np.int64)
+        self._offered_then: Ints = np.zeros(len(learned.arms), dtype=np.int64)
         # By row and arm: what the plan means. A row that was never planned has worth -1.
         self._lengths = np.zeros((1, len(learned.arms)), dtype=np.int64)
         self._worth = np.full((1, len(learned.arms)), -1.0)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the plan in force drafts; true before the first."""
+        return self.planned is None or self.planned.plan.drafts
 
     def fit(self, size: int) -> None:
         """Make room for so many rows (``RequestTable``)."""
@@ -113,7 +123,7 @@ class Planner:
 
     def hurry(self, step: int) -> None:
         """Look again in the next step, if nobody drafts: something promising was seen."""
-        if self.planned is not None and not self.planned.plan.drafts:
+        if not self.drafts:
             self._next_step = step + 1
 
     def renew(self, now: Running, step: int, tokens_per_s: float, *, may_draft: bool) -> None:
@@ -124,8 +134,11 @@ class Planner:
         Args:
             tokens_per_s: what the batch reached lately; 0 = not known.
         """
-        self._num_changes = self._learned.acceptance.num_changes
-        self._rows = now.rows
+        if self._stays_plain(now, step):
+            self._next_step = step + self._kept_steps(now)
+            return
+        self._num_changes, self._considered_in = self._learned.acceptance.num_changes, step
+        self._rows, self._offered_then, self._saw_drafts = now.rows, self._num_offered(now), False
         by_arm = self._learned.offers(now)
         offered, costs = by_arm.of(now.arms), self._learned.costs(len(now))
         kept = self._kept(now)
@@ -133,10 +146,28 @@ class Planner:
         if self.planned.plan.drafts != kept.plan.drafts:
             kept.switched = step
         kept.plan = self.planned.plan
-        kept_steps = KEPT_STEPS if kept.plan.drafts else 2 * KEPT_STEPS
-        self._next_step = step + max(kept_steps, PLAN_STEPS * len(now) // REQUESTS_PER_STEP)
+        self._next_step = step + self._kept_steps(now)
         found = self._found(by_arm, costs, now, tokens_per_s, may_draft)
         self._lengths[now.rows], self._worth[now.rows] = found.lengths, found.worth
+
+    def _stays_plain(self, now: Running, step: int) -> bool:
+        """Whether nobody drafts, and nothing was learned that could change it."""
+        if self.drafts or self._saw_drafts or now.rows is not self._rows:
+            return False
+        is_recent = step - self._considered_in < PLAIN_STEPS
+        return is_recent and bool((self._num_offered(now)[1:] <= self._offered_then[1:]).all())
+
+    def _num_offered(self, now: Running) -> Ints:
+        """[A], how often each arm is on offer."""
+        return np.bincount(now.arms.ravel(), minlength=len(self._learned.arms))
+
+    def _kept_steps(self, now: Running) -> int:
+        kept_steps = KEPT_STEPS if self.drafts else 2 * KEPT_STEPS
+        return max(kept_steps, PLAN_STEPS * len(now) // REQUESTS_PER_STEP)
+
+    def note_drafts(self) -> None:
+        """Something was drafted: more is known than when the plan was made."""
+        self._saw_drafts = True
 
     def _kept(self, now: Running) -> _Kept:
         """The plan in force for such a batch."""
@@ -166,7 +197,7 @@ class Planner:
         depths = np.array(self.planned.plan.depths)[arms.member]
         found = lengths_under(by_arm, self.planned.plan.price, depths)
         is_absent = depths == 0
-        is_absent[1:] |= np.bincount(now.arms.ravel(), minlength=len(arms))[1:] == 0
+        is_absent[1:] |= self._offered_then[1:] == 0
         is_absent[0] = False
         absent = np.flatnonzero(is_absent)
         if may_draft and len(absent):
