@@ -24,7 +24,7 @@ class EngineMetrics:
         num_emitted_tokens: tokens delivered, accepted drafts included.
         accepted_per_position: how often the draft token at each place of a block was accepted.
         verified_per_position: how often there was one.
-        length_counts: how often a request that could draft was given each length.
+        length_counts: how often a request that could draft was given each length, where that was considered.
         member_counts: how often each member of a proposer that has several drafted for a request.
         num_probes: drafts beyond the plan, to learn.
         predicted_tokens_per_s: of the last decision; ``None`` before one.

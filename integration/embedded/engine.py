@@ -228,7 +228,7 @@ class EmbeddedEngine(Engine):
 
     def _choose(self, rows: list[ScheduledRow], sampled: list[ScheduledRow]) -> Choice:
         """How many tokens each sampling row may draft, and with what."""
-        if self.proposer is None or not sampled:
+        if self.proposer is None or not sampled or self.controller.skips_step():
             return Choice([0] * len(sampled))
         limits = [row.sequence.params.num_draft_tokens for row in sampled]
         rooms = [row.sequence.room - 1 if row.decodes else 0 for row in sampled]

@@ -117,6 +117,10 @@ class DraftLengthController(ABC):
     def choose(self, batch: DraftBatch) -> Choice:
         """What each request drafts in the next step."""
 
+    def skips_step(self) -> bool:
+        """Whether the next step drafts nothing, whatever batch it has; ``choose`` is then left out."""
+        return False
+
     def observe(self, report: StepReport) -> None:  # noqa: B027 - learning is optional
         """Learn from a step. Called once after each that yielded tokens."""
 

@@ -68,11 +68,19 @@ class AdaptiveDraftLength(DraftLengthController):
         self._speed = Speed()
         self._was_open = self._studies = True
         self._probed = np.zeros(0, dtype=np.int64)
+        self._rests_until = 0
         self._num_studied = self._num_plain = 0
         self._unread_asked = [0.0] * len(members)
         self._explained: dict[bytes, Plan] = {}  # by what is offered, where one request decides
 
     # ---- choosing
+
+    def skips_step(self) -> bool:
+        """See ``DraftLengthController.skips_step``: until the plan is looked at again."""
+        if self._step + 1 >= self._rests_until:
+            return False
+        self._step += 1
+        return True
 
     def choose(self, batch: DraftBatch) -> Choice:
         """See ``DraftLengthController.choose``."""
@@ -97,6 +105,7 @@ class AdaptiveDraftLength(DraftLengthController):
             self._probed = self._probing.add(now, chosen, self._account.balance, self._step)
         self._count_probes(len(self._probed))
         if not drafts and not len(self._probed):
+            self._rests_until = self._planner.rests_until(now)
             return nothing
         self._studies = len(self._probed) > 0 or self._step % study_interval(len(now)) == 0
         self._unread_asked = self._requests.note_asked(now, lengths, who)

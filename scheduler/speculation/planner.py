@@ -121,6 +121,10 @@ class Planner:
         joined = now.rows is not self._rows and (self._worth[now.rows, 0] < 0).any()
         return bool(joined)
 
+    def rests_until(self, now: Running) -> int:
+        """The step before which none of these requests drafts, whatever its members offer."""
+        return 0 if self._lengths[now.rows].any() else self._next_step
+
     def hurry(self, step: int) -> None:
         """Look again in the next step, if nobody drafts: something promising was seen."""
         if not self.drafts:

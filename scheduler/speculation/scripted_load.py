@@ -170,7 +170,8 @@ def play(
     run = Run()
     for step in range(num_steps):
         batch = state.batch(step, controller)
-        choice = controller.choose(batch)
+        nothing = Choice([0] * len(batch.request_ids), [0] * len(batch.request_ids))
+        choice = nothing if controller.skips_step() else controller.choose(batch)
         unread = state.unread(choice)
         controller.observe(state.report(step, choice, unread))
         emitted, seconds = load.expected(step, choice.members, choice.lengths)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from loads import NEVER_SLOWER, WARM_UP, calibrated, load, run_of
 
-from foredraft.scheduler.speculation import AdaptiveDraftLength, Choice, DraftBatch
+from foredraft.scheduler.speculation import AdaptiveDraftLength, Choice, DraftBatch, StepReport
 from foredraft.scheduler.speculation.scripted_load import Run, play
 
 DROP, RETURN = 150, 300
@@ -100,10 +100,9 @@ class _Watched(AdaptiveDraftLength):
         self.__dict__ = controller.__dict__
         self.seen = plans
 
-    def choose(self, batch: DraftBatch) -> Choice:
-        choice = super().choose(batch)
+    def observe(self, report: StepReport) -> None:
         self.seen.append(self.decision.num_draft_tokens if self.decision else 0)
-        return choice
+        super().observe(report)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -134,6 +133,26 @@ class _Balance(AdaptiveDraftLength):
         self.__dict__ = controller.__dict__
         self.balances: list[float] = []
 
-    def choose(self, batch: DraftBatch) -> Choice:
+    def skips_step(self) -> bool:
         self.balances.append(self._account.balance)
+        return super().skips_step()
+
+
+class _Asked(AdaptiveDraftLength):
+    """Counts the steps in which it was asked to choose."""
+
+    def __init__(self, controller: AdaptiveDraftLength) -> None:
+        self.__dict__ = controller.__dict__
+        self.num_asked = 0
+
+    def choose(self, batch: DraftBatch) -> Choice:
+        self.num_asked += 1
         return super().choose(batch)
+
+
+def test_where_drafts_bring_nothing_most_steps_are_not_even_considered() -> None:
+    """A look-up still looks: a long match may come up in any step."""
+    model = load(lambda step, request: 0.0, draft_s=(0.3, 0.0))
+    asked = _Asked(calibrated(model))
+    play(model, asked, 400)
+    assert asked.num_asked < 150
