@@ -64,16 +64,24 @@ def chosen(config: Config, args: Any, model_config: Any, parallel_config: Any) -
             check_model_drafts(name, args, model_config, parallel_config)
             target = VllmTarget(model_config, args.create_load_config())
             config = _draft(config, target) if name == "draft" else _early_exit(config, target)
-            _check_layers_once(config)
         except UserError as error:
-            if config.proposer != AUTO:
-                raise
-            logger.info("proposer auto goes without %s: %s", name, error)
-            config = _without(config, name)
+            config = _without(config, name, error)
+    try:
+        _check_layers_once(config)
+    except UserError as error:
+        config = _without(config, "draft", error)
     return config
 
 
-def _without(config: Config, name: str) -> Config:
+def _without(config: Config, name: str, error: UserError) -> Config:
+    """The configuration with a proposer left out, under ``proposer: auto`` alone.
+
+    Raises:
+        UserError: ``error``, where the proposer was named.
+    """
+    if config.proposer != AUTO:
+        raise error
+    logger.info("proposer auto goes without %s: %s", name, error)
     option = "model" if name == "draft" else "head"
     section = getattr(config, name).model_copy(update={option: None})
     return config.model_copy(update={name: section})
