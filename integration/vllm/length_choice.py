@@ -56,8 +56,8 @@ class LengthChoice:
         """
         self._chosen_at = time.perf_counter()
         self._propose_s = [0.0] * len(proposer.members)
-        limits = [limit_of(state.sampling_params) for state in states]
-        limits = [NO_LIMIT if limit is None else limit for limit in limits]
+        asked = [limit_of(state.sampling_params) for state in states]
+        limits = [NO_LIMIT if limit is None else limit for limit in asked]
         batch = DraftBatch(
             request_ids=list(entries),
             rooms=rooms,
