@@ -79,7 +79,7 @@ def test_the_law_where_two_share(llm: Any, logits: Any, erratic: bool, num_outpu
     metrics = drafter.metrics
     assert metrics.num_proposer_faults == 0
     assert len(metrics.length_counts) > 1
-    assert metrics.num_accepted_tokens > 1_000
+    assert metrics.num_accepted_tokens > 100
     if erratic:
         assert len(metrics.member_counts) == 2
     law = output_law(logits, PROMPT, LENGTH, params())

@@ -200,7 +200,7 @@ def test_what_cannot_share_is_refused_in_a_list_and_left_out_under_auto(
         (trained, {}, ("ngram", "early_exit"), 16),
         (whole, {}, ("ngram", "draft", "early_exit"), 16),
         (whole | {"num_draft_tokens": 5}, {}, ("ngram", "draft", "early_exit"), 5),
-        (whole, {"enable_lora": True}, ("ngram",), 16),
+        (whole, {"enable_lora": True, "max_num_seqs": 8}, ("ngram",), 16),
         ({"early_exit": {"head": "own", "exit_layer": 9}}, {}, ("ngram",), 16),
     ):
         config = configure(folder, options | {"proposer": "auto"}, **given)
