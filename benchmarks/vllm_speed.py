@@ -5,6 +5,7 @@ the paired ratios of tokens/s and its 95 % interval; prefill is part of the time
 
     python benchmarks/vllm_speed.py --proposer early_exit
     python benchmarks/vllm_speed.py --proposer draft --draft-tokens 2 --eager
+    python benchmarks/vllm_speed.py --proposer ngram --draft-tokens auto
     python benchmarks/vllm_speed.py --proposer early_exit --workload FILE.jsonl --categories writing,roleplay
 
 The number of threads is that of OMP_NUM_THREADS. Prints a table, and one line of JSON last.
@@ -21,6 +22,7 @@ from prompts import chat_ids
 from transformers import AutoTokenizer
 from vllm_process import EngineSettings, VllmSide
 
+from foredraft.integration.config import AUTO
 from foredraft.integration.models.loading import model_folder
 
 
@@ -47,8 +49,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_drafting_options(parser, ("early_exit", "draft", "ngram"))
-    parser.add_argument("--draft-tokens", type=int, help="per step; default what the draft or head says")
+    add_drafting_options(parser, ("early_exit", "draft", "ngram", AUTO))
+    parser.add_argument(
+        "--draft-tokens",
+        type=lambda text: text if text == AUTO else int(text),
+        help="per step, or auto; default what the draft or head says",
+    )
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--eager", action="store_true", help="not vLLM's compiled mode")
     parser.add_argument("--workload", default="chat", help="a built-in workload or a JSONL file")

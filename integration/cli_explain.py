@@ -22,7 +22,9 @@ Explain = Annotated[
 def check_explains(explain: bool, engine_name: EngineName) -> None:
     """Raises UserError: the engine's controller is out of reach."""
     if explain and engine_name != "embedded":
-        raise UserError(f"--explain: needs --engine embedded (got {engine_name}); see its metrics instead")
+        raise UserError(
+            f"--explain: needs --engine embedded (got {engine_name}); set FOREDRAFT_EXPLAIN=1 there"
+        )
 
 
 def explain_decisions(engine: Engine, name: str = "") -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from foredraft.integration.config import Config
 from foredraft.integration.devices import named_device, named_dtype
+from foredraft.integration.draft_lengths import MODEL_DRAFT_TOKENS
 from foredraft.integration.embedded.draft_forward import DraftForward
 from foredraft.integration.embedded.forward import ForwardPass, prepare_model
 from foredraft.integration.embedded.target import Target
@@ -23,9 +24,6 @@ from foredraft.integration.models.loading import load_model
 from foredraft.integration.models.trained_for import DRAFT_OPTION, check_made_for, shipped_draft
 from foredraft.integration.models.vocabulary import check_same_vocabulary
 from foredraft.integration.paths import user_path
-
-MODEL_DRAFT_TOKENS = 4
-"""For a whole model as draft: what its acceptance will be is not known."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from foredraft.integration.draft_check import checked_draft
+from foredraft.integration.draft_members import fill_prospects, seconds_by_member
 from foredraft.integration.embedded.admission import bad_word_ids, check_params, checked_prompt, ending
 from foredraft.integration.embedded.batch import (
     ScheduledRow,
@@ -28,7 +29,6 @@ from foredraft.integration.engine import Engine, RequestOutput
 from foredraft.integration.errors import UserError
 from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.proposers.auto import AutoProposer
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
 from foredraft.proposers.decoder import Decoder
 from foredraft.scheduler.speculation.contract import (
@@ -188,7 +188,7 @@ class EmbeddedEngine(Engine):
             StepReport(
                 outcomes=outcomes,
                 choice=_choice_for(outcomes, sampled, choice),
-                propose_s=self._seconds_by_member(spent["propose"]),
+                propose_s=seconds_by_member(self.proposer, choice, spent["propose"]),
                 target_s=spent["forward"] + spent["sample"],
                 step_s=time.perf_counter() - started,
                 num_tokens=sum(row.num_new for row in rows) + sum(map(len, drafted)),
@@ -252,14 +252,11 @@ class EmbeddedEngine(Engine):
             for place, (row, room) in enumerate(zip(rows, rooms, strict=True))
             if room > 0 and row.sequence.params.num_draft_tokens != 0
         ]
-        request_ids = [rows[place].sequence.sequence_id for place in open_rows]
-        token_ids = [rows[place].sequence.token_ids for place in open_rows]
+        request_ids = [row.sequence.sequence_id for row in rows]
+        token_ids = [row.sequence.token_ids for row in rows]
         prospects = [[0] * len(rows) for _ in self.proposer.members]
         with self._guarded("prospects"):
-            for own, member in zip(prospects, self.proposer.members, strict=True):
-                said = member.prospects(request_ids, token_ids)
-                for place, prospect in zip(open_rows, said, strict=True):
-                    own[place] = min(max(int(prospect), 0), member.num_prospects)
+            fill_prospects(prospects, self.proposer, open_rows, request_ids, token_ids)
         return prospects
 
     def _propose(
@@ -280,10 +277,6 @@ class EmbeddedEngine(Engine):
                 draft = self.proposer.propose(context)
                 return draft, checked_draft(draft, choice.lengths, self.decoder.vocab_size)
         return Draft.from_lists([[] for _ in rows], self.decoder.device), [[] for _ in rows]
-
-    def _seconds_by_member(self, seconds: float) -> list[float]:
-        """Seconds of drafting, split up where several members drafted."""
-        return self.proposer.seconds if isinstance(self.proposer, AutoProposer) else [seconds]
 
     def _target_pass(
         self, rows: list[ScheduledRow], sampled: list[ScheduledRow], drafted: list[list[int]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from foredraft.integration.config_sections import OWN_HEAD, EarlyExitOptions
+from foredraft.integration.draft_lengths import MODEL_DRAFT_TOKENS
 from foredraft.integration.embedded.exit_head import ExitHead, OwnHead, TrainedHead
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
@@ -19,9 +20,6 @@ from foredraft.integration.models.trained_for import (
     exit_head_path,
     exit_layer_of,
 )
-
-OWN_HEAD_DRAFT_TOKENS = 4
-"""For a model's own head: what its acceptance will be is not known."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def load_exit(options: EarlyExitOptions, target: Target) -> LoadedExit:
 
 def _own(exit_layer: int | None, target: Target) -> LoadedExit:
     exit_layer = check_own_exit(exit_layer, target.prepared.num_layers)
-    return LoadedExit(OwnHead(target.prepared, exit_layer), None, False, OWN_HEAD_DRAFT_TOKENS)
+    return LoadedExit(OwnHead(target.prepared, exit_layer), None, False, MODEL_DRAFT_TOKENS)
 
 
 def _trained(path: Path, exit_layer: int | None, target: Target) -> LoadedExit:

@@ -9,6 +9,7 @@ from foredraft.integration.config import Config
 from foredraft.integration.config_sections import OWN_HEAD
 from foredraft.integration.models.draft_file import is_draft_file, read_draft_file, read_exit_file
 from foredraft.integration.models.trained_for import DRAFT_OPTION, EXIT_OPTION
+from foredraft.integration.vllm.drafting_names import drafting_names
 from foredraft.proposers import create_proposer
 
 if TYPE_CHECKING:
@@ -18,19 +19,30 @@ if TYPE_CHECKING:
 
 
 def backing_of(config: Config, vllm_config: Any) -> Backing:
-    """The backing of the proposer that a configuration names, as ``chosen`` has made it."""
-    if config.proposer == "early_exit":
+    """The backing of the proposers that a configuration names, as ``chosen`` has made it.
+
+    Raises:
+        UserError: several of them read the target's states.
+    """
+    names = drafting_names(config)
+    if config.proposer in names:
+        return _backing(config.proposer, config, vllm_config)
+    from foredraft.integration.vllm.paged.shared_backing import SharedBacking
+
+    return SharedBacking({name: _backing(name, config, vllm_config) for name in names})
+
+
+def _backing(name: str, config: Config, vllm_config: Any) -> Backing:
+    if name == "early_exit":
         return _exit_backing(config, vllm_config)
-    if config.proposer == "draft":
+    if name == "draft":
         return _draft_backing(config, vllm_config)
     from foredraft.integration.vllm.paged.backing import Backing, StatesBacking
 
-    values = getattr(config, config.proposer).model_dump() if config.proposer in Config.model_fields else {}
-    proposer = create_proposer(config.proposer, values)
+    values = getattr(config, name).model_dump() if name in Config.model_fields else {}
+    proposer = create_proposer(name, values)
     assert proposer is not None, "proposer none builds no drafter"
-    if proposer.needs_hidden_states:
-        return StatesBacking(proposer, config.proposer)
-    return Backing(proposer)
+    return StatesBacking(proposer, name) if proposer.needs_hidden_states else Backing(proposer)
 
 
 def _exit_backing(config: Config, vllm_config: Any) -> Backing:

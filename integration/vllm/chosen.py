@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from foredraft.integration.config import Config
+from foredraft.integration.config import AUTO, Config, proposer_names
 from foredraft.integration.config_sections import OWN_HEAD
+from foredraft.integration.draft_lengths import (
+    MODEL_DRAFT_TOKENS,
+    NGRAM_DRAFT_TOKENS,
+    WITH_A_MODEL,
+    adapts,
+)
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import (
     DraftFile,
@@ -26,13 +32,21 @@ from foredraft.integration.models.trained_for import (
     shipped_draft,
 )
 from foredraft.integration.paths import user_path
-from foredraft.integration.vllm.options import MODEL_DRAFT_TOKENS, NGRAM_DRAFT_TOKENS
-from foredraft.integration.vllm.support import check_draft_model, check_layers, check_model_drafts
+from foredraft.integration.vllm.drafting_names import drafting_names
+from foredraft.integration.vllm.log import logger
+from foredraft.integration.vllm.support import (
+    check_draft_model,
+    check_layers,
+    check_model_drafts,
+    check_one_clock,
+)
 from foredraft.integration.vllm.target_identity import VllmTarget
 
 
 def chosen(config: Config, args: Any, model_config: Any, parallel_config: Any) -> Config:
     """The configuration with everything in it that a worker needs: files as paths, ``num_draft_tokens``.
+
+    Under ``proposer: auto`` what cannot draft has no file then, and is left out (``drafting_names``).
 
     Args:
         args: vLLM's ``EngineArgs``.
@@ -40,11 +54,51 @@ def chosen(config: Config, args: Any, model_config: Any, parallel_config: Any) -
     Raises:
         UserError: what is to draft is not there, does not fit the model, or does not work with an option.
     """
-    if config.proposer not in ("draft", "early_exit"):
-        return _with(config, NGRAM_DRAFT_TOKENS)
-    check_model_drafts(config.proposer, args, model_config, parallel_config)
-    target = VllmTarget(model_config, args.create_load_config())
-    return _draft(config, target) if config.proposer == "draft" else _early_exit(config, target)
+    if adapts(config):
+        check_one_clock(parallel_config)
+    for name in proposer_names(config):
+        if name not in WITH_A_MODEL:
+            config = _with(config, NGRAM_DRAFT_TOKENS)
+            continue
+        try:
+            check_model_drafts(name, args, model_config, parallel_config)
+            target = VllmTarget(model_config, args.create_load_config())
+            config = _draft(config, target) if name == "draft" else _early_exit(config, target)
+        except UserError as error:
+            config = _without(config, name, error)
+    try:
+        _check_layers_once(config)
+    except UserError as error:
+        config = _without(config, "draft", error)
+    return config
+
+
+def _without(config: Config, name: str, error: UserError) -> Config:
+    """The configuration with a proposer left out, under ``proposer: auto`` alone.
+
+    Raises:
+        UserError: ``error``, where the proposer was named.
+    """
+    if config.proposer != AUTO:
+        raise error
+    logger.info("proposer auto goes without %s: %s", name, error)
+    option = "model" if name == "draft" else "head"
+    section = getattr(config, name).model_copy(update={option: None})
+    return config.model_copy(update={name: section})
+
+
+def _check_layers_once(config: Config) -> None:
+    """Refuse a trained draft beside an exit head: both would be trained layers on the target's rows.
+
+    Raises:
+        UserError: both are to draft.
+    """
+    names, model = drafting_names(config), config.draft.model
+    if {"draft", "early_exit"} <= set(names) and model is not None and is_draft_file(Path(model)):
+        raise UserError(
+            "proposer: early_exit does not share the requests with a trained draft in vLLM; ngram does with "
+            f"either, and so does a whole model with early_exit (got draft.model {model})"
+        )
 
 
 def _early_exit(config: Config, target: VllmTarget) -> Config:
@@ -102,5 +156,5 @@ def _check_trained(file: DraftFile, target: VllmTarget, named: str) -> None:
 
 
 def _with(config: Config, num_draft_tokens: int, **values: Any) -> Config:
-    number = config.num_draft_tokens or num_draft_tokens
+    number = config.num_draft_tokens or (None if adapts(config) else num_draft_tokens)
     return config.model_copy(update={"num_draft_tokens": number, **values})

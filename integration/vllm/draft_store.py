@@ -53,6 +53,10 @@ class DraftStore:
         """Drop what is kept for a request; unknown ones are ignored."""
         self._kept.pop(request_id, None)
 
+    def clear(self) -> None:
+        """Nothing was drafted: none of those kept will be asked for."""
+        self._kept.clear()
+
     def probs(
         self, request_ids: Sequence[str], block_starts: Sequence[int], draft: Draft, vocab_size: int
     ) -> DraftProbs | None:

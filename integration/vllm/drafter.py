@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,8 +14,10 @@ from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.backings import backing_of
 from foredraft.integration.vllm.draft_store import DraftStore
+from foredraft.integration.vllm.drafting_names import drafting_names
 from foredraft.integration.vllm.faults import Faults
 from foredraft.integration.vllm.ledger import Entry, Ledger, room
+from foredraft.integration.vllm.length_choice import LengthChoice
 from foredraft.integration.vllm.metrics_export import MetricsExport
 from foredraft.integration.vllm.paged.step import Step, step_of
 from foredraft.integration.vllm.runner_hooks import RUNNER_HOOKS
@@ -22,7 +25,7 @@ from foredraft.integration.vllm.sampler import sample, scheduled_draft
 from foredraft.integration.vllm.sampling import BatchSampling
 from foredraft.proposers import DraftContext, Proposer, ReleaseReason
 from foredraft.proposers.drafting import select_sampling
-from foredraft.scheduler.speculation import NO_LIMIT, DraftBatch, FixedDraftLength
+from foredraft.scheduler.speculation import Choice
 from foredraft.verifier import Draft, SamplingBatch
 
 
@@ -42,16 +45,14 @@ class Drafter:
         self.metrics = EngineMetrics()
         # All ranks count the same; more than one would count it several times.
         self._export = (
-            MetricsExport(vllm_config.model_config.served_model_name, config.proposer)
+            MetricsExport(vllm_config.model_config.served_model_name, config.proposer, drafting_names(config))
             if vllm_config.parallel_config.rank == 0
             else None
         )
         if self._export is not None:
             self._export.write(self.metrics)  # zeros: a page without them would look broken
         self.backing = backing_of(config, vllm_config)
-        num_draft_tokens = config.num_draft_tokens
-        assert isinstance(num_draft_tokens, int), "the watch has put a number in"
-        self._controller = FixedDraftLength(num_draft_tokens)
+        self._config = config
         self._rule = config.verification_rule
         self._seed = vllm_config.model_config.seed or 0
         self._vocab_size = vllm_config.model_config.get_vocab_size()
@@ -71,6 +72,11 @@ class Drafter:
     @proposer.setter
     def proposer(self, proposer: Proposer) -> None:
         self.backing.proposer = proposer
+
+    @cached_property
+    def lengths(self) -> LengthChoice:
+        """How far is drafted, from the first step on."""
+        return LengthChoice(self._config, self.proposer, self.metrics, self._faults)
 
     # ---- what vLLM's custom_class asks for
 
@@ -117,7 +123,7 @@ class Drafter:
             rows = [row for row, tokens in enumerate(sampled) if tokens]
             drafts: list[list[int]] = [[] for _ in sampled]
             if rows:  # else parts of prompts were read, nothing more
-                self._observe(runner, rows, sampled)
+                self._observe(runner, rows, sampled, scheduler_output.num_scheduled_tokens)
                 for row, tokens in zip(rows, self._propose(runner, rows, step), strict=True):
                     drafts[row] = tokens
         if self._export is not None:
@@ -128,6 +134,7 @@ class Drafter:
         """Forget a request. vLLM tells its workers a step late, and not whether it was aborted."""
         self._ledger.forget(request_id)
         self._laws.forget(request_id)
+        self.lengths.release(request_id)
         with self._faults.caught("release"):
             self.proposer.release(request_id, reason)
 
@@ -139,7 +146,13 @@ class Drafter:
         probs = self._laws.probs(batch.req_ids, starts, draft, self._vocab_size)
         return Draft(draft.token_ids, draft.lengths, probs)
 
-    def _observe(self, runner: Any, rows: Sequence[int], sampled: Sequence[Sequence[int]]) -> None:
+    def _observe(
+        self,
+        runner: Any,
+        rows: Sequence[int],
+        sampled: Sequence[Sequence[int]],
+        num_scheduled: Mapping[str, int],
+    ) -> None:
         request_ids = runner.input_batch.req_ids
         outcomes = [
             self._ledger.commit(
@@ -150,28 +163,30 @@ class Drafter:
         self.metrics.count(outcomes)
         with self._faults.caught("observe"):
             self.proposer.observe(outcomes)
+        entries = [self._ledger.entry(outcome.request_id) for outcome in outcomes]
+        self.lengths.observe(outcomes, entries, num_scheduled)
 
     def _propose(self, runner: Any, rows: Sequence[int], step: Step) -> list[list[int]]:
         """The drafted tokens of ``rows``; none where there may be none, or the proposer failed."""
         request_ids = [runner.input_batch.req_ids[row] for row in rows]
-        entries = [self._ledger.entry(request_id) for request_id in request_ids]
+        entries = {request_id: self._ledger.entry(request_id) for request_id in request_ids}
+        states = [runner.requests[request_id] for request_id in request_ids]
         rooms = [
-            room(entry, runner.requests[request_id], runner.max_model_len)
-            for entry, request_id in zip(entries, request_ids, strict=True)
+            room(entry, state, runner.max_model_len)
+            for entry, state in zip(entries.values(), states, strict=True)
         ]
-        lens = [len(entry.token_ids) for entry in entries]
-        allowed = self._controller.choose(
-            DraftBatch(request_ids, rooms, lens, [NO_LIMIT] * len(rooms))
-        ).lengths
+        choice = self.lengths.choose(self.proposer, entries, states, rooms)
         drafted: list[list[int]] = [[] for _ in rows]
-        if any(allowed):
-            context = self._context(runner, request_ids, rows, allowed)
-            with self._faults.caught("propose"):
-                self._begin(step, entries, rows)
+        if any(choice.lengths):
+            with self.lengths.drafting(self.proposer, choice), self._faults.caught("propose"):
+                context = self._context(runner, request_ids, rows, choice)
+                self._begin(step, list(entries.values()), rows)
                 draft = self.proposer.propose(context)
-                drafted = checked_draft(draft, allowed, self._vocab_size)
+                drafted = checked_draft(draft, choice.lengths, self._vocab_size)
                 self._laws.keep(draft, context)
-        for entry, tokens in zip(entries, drafted, strict=True):
+        else:
+            self._laws.clear()
+        for entry, tokens in zip(entries.values(), drafted, strict=True):
             entry.block_start, entry.num_drafted = len(entry.token_ids), len(tokens)
         return drafted
 
@@ -180,7 +195,7 @@ class Drafter:
         self.backing.begin(step, places, {entry.row: len(entry.token_ids) for entry in entries})
 
     def _context(
-        self, runner: Any, request_ids: list[str], rows: Sequence[int], allowed: Sequence[int]
+        self, runner: Any, request_ids: list[str], rows: Sequence[int], choice: Choice
     ) -> DraftContext:
         assert self._sampled_with is not None, "vLLM drafts after it has sampled"
         token_ids = [self._ledger.entry(request_id).token_ids for request_id in request_ids]
@@ -190,7 +205,7 @@ class Drafter:
         return DraftContext(
             request_ids=request_ids,
             token_ids=token_ids,
-            max_draft_tokens=allowed,
+            max_draft_tokens=choice.lengths,
             sampling=replace(
                 sampling,
                 block_starts=torch.tensor([len(tokens) for tokens in token_ids], device=device),
@@ -199,4 +214,5 @@ class Drafter:
             ),
             cache_rows=[self._ledger.entry(request_id).row for request_id in request_ids],
             hidden_states=self.backing.hidden_states,
+            members=choice.members,
         )

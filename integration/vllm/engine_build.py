@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from foredraft.integration.config import VLLM_PROPOSERS, Config
+from foredraft.integration.config import AUTO, VLLM_PROPOSERS, Config
+from foredraft.integration.draft_lengths import MODEL_DRAFT_TOKENS, NGRAM_DRAFT_TOKENS
 from foredraft.integration.errors import UserError
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.engine import VllmEngine
@@ -125,7 +126,9 @@ def speculation_settings(config: Config) -> dict[str, Any]:
 def _own_method(config: Config) -> dict[str, Any]:
     """vLLM's ``speculative_config`` for one of its own methods, with our numbers."""
     method = config.proposer.partition(":")[2]
-    usual = options.MODEL_DRAFT_TOKENS if method == "draft_model" else options.NGRAM_DRAFT_TOKENS
+    if config.num_draft_tokens == AUTO:
+        raise UserError(f"num_draft_tokens: {config.proposer} is vLLM's own and needs a number (got auto)")
+    usual = MODEL_DRAFT_TOKENS if method == "draft_model" else NGRAM_DRAFT_TOKENS
     own: dict[str, Any] = {
         "method": method,
         "num_speculative_tokens": config.num_draft_tokens or usual,

@@ -19,12 +19,15 @@ class Entry:
         row: a number of its own, below the largest number of requests that ran at once. vLLM moves requests
             about in its batch; proposers know them by a row that stays.
         block_start, num_drafted: the draft that was last handed to vLLM.
+        asked, member: how long it might have been, and which member of the proposer was to draft it.
     """
 
     token_ids: list[int]
     row: int
     block_start: int = -1
     num_drafted: int = 0
+    asked: int = 0
+    member: int = 0
     ended: bool = False
 
 

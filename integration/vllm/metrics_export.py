@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import REGISTRY
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from foredraft.integration.metrics import EngineMetrics
+
+_Label = tuple[str, str]
 
 FOLDER_VARIABLE = "FOREDRAFT_METRICS_DIR"
 VLLM_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -30,10 +34,16 @@ COUNTERS = {
     "foredraft_proposer_faults": "Calls in which the proposer failed; its drafts were left out.",
     "foredraft_proposer_seconds": "Time spent drafting.",
     "foredraft_verifier_seconds": "Time from logits to tokens, drafts verified.",
+    "foredraft_probes": "Drafts beyond the plan, to learn.",
+    "foredraft_length_counts": "Times that a request that could draft was given each length.",
+    "foredraft_member_counts": "Drafts by the proposer that made them.",
     "foredraft_verified_per_position": "Drafted tokens that were verified, by their place in the draft.",
     "foredraft_accepted_per_position": "Drafted tokens that were kept, by their place in the draft.",
 }
 """Name, without the ``_total`` that each ends in, and help text."""
+
+PREDICTED = "foredraft_predicted_tokens_per_s"
+PREDICTED_HELP = "Tokens per second that the last plan promises for the batch, by all that was measured."
 
 _made: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -64,37 +74,55 @@ class MetricsExport:
 
     Args:
         model_name: as vLLM's own metrics have it.
+        members: names of what drafts, in the order of ``EngineMetrics.member_counts``.
     """
 
-    def __init__(self, model_name: str, proposer: str) -> None:
+    def __init__(self, model_name: str, proposer: str, members: Sequence[str]) -> None:
         self._labels = {"model_name": model_name, "proposer": proposer}
-        self._keys: dict[tuple[str, int | None], str] = {}
-        self._file: MmapedDict | None = None
+        self._members = members
+        self._keys: dict[tuple[str, _Label | None], str] = {}
+        self._counters = self._gauges = None
         folder = os.environ.get(FOLDER_VARIABLE) or os.environ.get(VLLM_FOLDER_VARIABLE)
         if folder and os.path.isdir(folder):
-            handle, path = tempfile.mkstemp(prefix="counter_foredraft-", suffix=".db", dir=folder)
-            os.close(handle)
-            self._file = MmapedDict(path)
+            self._counters = _new_file(folder, "counter_foredraft-")
+            self._gauges = _new_file(folder, "gauge_mostrecent_foredraft-")
 
     def write(self, metrics: EngineMetrics) -> None:
         """Put the counters as they stand in place of what was there; some ten microseconds."""
-        if self._file is None:
+        if self._counters is None or self._gauges is None:
             return
-        for name, position, value in _values(metrics):
-            self._file.write_value(self._key(name, position), value, 0.0)
+        for name, label, value in _values(metrics, self._members):
+            self._counters.write_value(self._key(name, label), value, 0.0)
+        if metrics.predicted_tokens_per_s is not None:
+            key = _key(PREDICTED, PREDICTED, self._labels, PREDICTED_HELP)
+            self._gauges.write_value(key, metrics.predicted_tokens_per_s, time.time())
 
-    def _key(self, name: str, position: int | None) -> str:
-        key = self._keys.get((name, position))
+    def _key(self, name: str, label: _Label | None) -> str:
+        key = self._keys.get((name, label))
         if key is None:
-            labels = self._labels if position is None else self._labels | {"position": str(position)}
-            key = self._keys[name, position] = mmap_key(
-                name, f"{name}_total", list(labels), list(labels.values()), COUNTERS[name]
-            )
+            labels = self._labels if label is None else self._labels | dict([label])
+            key = self._keys[name, label] = _key(name, f"{name}_total", labels, COUNTERS[name])
         return key
 
 
-def _values(metrics: EngineMetrics) -> Iterator[tuple[str, int | None, float]]:
-    """Name, position in the draft from 0, value."""
+def _key(name: str, sample: str, labels: Mapping[str, str], text: str) -> str:
+    key: str = mmap_key(name, sample, list(labels), list(labels.values()), text)
+    return key
+
+
+def _new_file(folder: str, prefix: str) -> Any:
+    handle, path = tempfile.mkstemp(prefix=prefix, suffix=".db", dir=folder)
+    os.close(handle)
+    return MmapedDict(path)
+
+
+def _values(metrics: EngineMetrics, members: Sequence[str]) -> Iterator[tuple[str, _Label | None, float]]:
+    """Name, a label of its own, value. Positions in a draft are counted from 0."""
+    yield "foredraft_probes", None, metrics.num_probes
+    for length, count in metrics.length_counts.items():
+        yield "foredraft_length_counts", ("length", str(length)), count
+    for member, count in metrics.member_counts.items():
+        yield "foredraft_member_counts", ("member", members[member]), count
     yield "foredraft_steps", None, metrics.num_steps
     yield "foredraft_drafted_tokens", None, metrics.num_drafted_tokens
     yield "foredraft_accepted_tokens", None, metrics.num_accepted_tokens
@@ -104,5 +132,5 @@ def _values(metrics: EngineMetrics) -> Iterator[tuple[str, int | None, float]]:
     yield "foredraft_verifier_seconds", None, metrics.seconds["sample"]
     pairs = zip(metrics.verified_per_position, metrics.accepted_per_position, strict=True)
     for position, (verified, accepted) in enumerate(pairs):
-        yield "foredraft_verified_per_position", position, verified
-        yield "foredraft_accepted_per_position", position, accepted
+        yield "foredraft_verified_per_position", ("position", str(position)), verified
+        yield "foredraft_accepted_per_position", ("position", str(position)), accepted

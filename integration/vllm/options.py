@@ -22,12 +22,6 @@ DRAFTER = "foredraft.integration.vllm.drafter.Drafter"
 SCHEDULER = "foredraft.integration.vllm.scheduler.LookaheadScheduler"
 """What schedules where a model drafts."""
 
-NGRAM_DRAFT_TOKENS = 8
-"""Drafted per step where neither the configuration nor a trained file says: right for ``ngram``."""
-
-MODEL_DRAFT_TOKENS = 4
-"""For a whole model as draft, or a model's own head: what its acceptance will be is not known."""
-
 
 def asked_for(additional_config: Any) -> Config | None:
     """What drafts in this engine, by ``additional_config["foredraft"]`` or else the file of FOREDRAFT_CONFIG.

@@ -8,6 +8,7 @@ from typing import Any
 
 from foredraft.integration.vllm.hooks import Hook, HookSet
 from foredraft.integration.vllm.options import DRAFTER
+from foredraft.integration.vllm.request_limit import fault_of
 
 
 def _admitting(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -15,12 +16,18 @@ def _admitting(original: Callable[..., Any]) -> Callable[..., Any]:
     def _validate_spec_decode(self: Any, speculative_config: Any) -> None:
         if speculative_config is None or speculative_config.model != DRAFTER:
             original(self, speculative_config)
-        elif self.thinking_token_budget is not None:
+        elif fault := _fault_of(self):
             from vllm.exceptions import VLLMValidationError
 
-            raise VLLMValidationError("thinking_token_budget does not work with foredraft's drafts")
+            raise VLLMValidationError(fault)
 
     return _validate_spec_decode
+
+
+def _fault_of(params: Any) -> str | None:
+    if params.thinking_token_budget is not None:
+        return "thinking_token_budget does not work with foredraft's drafts"
+    return fault_of(params)
 
 
 REQUEST_HOOKS = HookSet(

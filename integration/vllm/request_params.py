@@ -12,10 +12,11 @@ from foredraft.integration.engine import (
     SpeculationStats,
 )
 from foredraft.integration.sampling_params import SamplingParams
+from foredraft.integration.vllm.request_limit import LIMIT
 
 
 def to_vllm(params: SamplingParams) -> Any:
-    """vLLM's ``SamplingParams``, whose fields have the same names.
+    """vLLM's ``SamplingParams``, whose fields have the same names, but for a limit of draft tokens.
 
     Raises:
         ValueError: a value that vLLM refuses.
@@ -26,6 +27,8 @@ def to_vllm(params: SamplingParams) -> Any:
     # vLLM lets no request pass that names a bias under speculation, be it an empty one.
     values["logit_bias"] = values["logit_bias"] or None
     values["bad_words"] = values["bad_words"] or None
+    limit = values.pop(LIMIT)
+    values["extra_args"] = None if limit is None else {LIMIT: limit}
     return VllmSamplingParams(**values)
 
 

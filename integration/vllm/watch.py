@@ -7,9 +7,11 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
 
+from foredraft.integration.draft_lengths import WITH_A_MODEL
 from foredraft.integration.errors import UserError
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.chosen import chosen
+from foredraft.integration.vllm.drafting_names import drafting_names, num_speculative_tokens
 from foredraft.integration.vllm.hooks import Hook, HookSet
 from foredraft.integration.vllm.log import logger
 from foredraft.integration.vllm.metrics_export import offer_folder
@@ -32,13 +34,14 @@ def _watching(original: Callable[..., Any]) -> Callable[..., Any]:
             self.speculative_config = {
                 "method": "custom_class",
                 "model": options.DRAFTER,
-                "num_speculative_tokens": config.num_draft_tokens,
+                "num_speculative_tokens": num_speculative_tokens(config),
             }
             if not self.disable_log_stats:
                 offer_folder()
-            if config.proposer in ("draft", "early_exit"):
+            names = drafting_names(config)
+            if any(name in WITH_A_MODEL for name in names):
                 self.scheduler_cls = options.SCHEDULER
-            logger.info("foredraft drafts with %s", config.proposer)
+            logger.info("foredraft drafts with %s", ", ".join(names))
         return original(self, target_model_config, target_parallel_config)
 
     return create_speculative_config

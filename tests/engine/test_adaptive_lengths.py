@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 import torch
 from drawing import DrawingProposer
+from erratic import Erratic
 from output_law import ALARM, Output, chi_square_p, output_law
 from toys import ScriptedProposer, TableDecoder, oracle_of, random_prompts, run_tokens, toy_decoder
 
@@ -19,8 +20,6 @@ from foredraft.proposers.merged_draft import merged_draft
 from foredraft.proposers.ngram import NgramProposer
 from foredraft.scheduler.speculation import (
     AdaptiveDraftLength,
-    Choice,
-    DraftBatch,
     DraftLengthController,
     Member,
     StepReport,
@@ -45,32 +44,6 @@ class Clocked(AdaptiveDraftLength):
         target_s = 1 + self._token_s * report.num_tokens
         step_s = sum(propose_s) + target_s
         super().observe(replace(report, propose_s=propose_s, target_s=target_s, step_s=step_s))
-
-
-class Erratic(DraftLengthController):
-    """Reacts to each request's last outcome as strongly as can be: long after a hit, short after a miss.
-
-    With several members the last token also says which one drafts next.
-    """
-
-    def __init__(self, max_draft_tokens: int, num_members: int = 1) -> None:
-        self.max_draft_tokens = max_draft_tokens
-        self._num_members = num_members
-        self._wanted: dict[str, int] = {}
-        self._member: dict[str, int] = {}
-
-    def choose(self, batch: DraftBatch) -> Choice:
-        wanted = [self._wanted.get(name, 2) for name in batch.request_ids]
-        return Choice(
-            [min(pair) for pair in zip(wanted, batch.caps(self.max_draft_tokens), strict=True)],
-            [self._member.get(name, 0) for name in batch.request_ids],
-        )
-
-    def observe(self, report: StepReport) -> None:
-        for outcome in report.outcomes:
-            token = outcome.committed_ids[-1]
-            self._wanted[outcome.request_id] = 3 if outcome.num_accepted else token % 2
-            self._member[outcome.request_id] = (token + outcome.num_accepted) % self._num_members
 
 
 class Peeking(DrawingProposer):

@@ -12,8 +12,8 @@ from toy_exits import exit_model, trained_exit
 from toys import random_prompts, run_tokens
 
 from foredraft.integration.config import Config
+from foredraft.integration.draft_lengths import AUTO_DRAFT_TOKENS, AUTO_MODEL_DRAFT_TOKENS
 from foredraft.integration.embedded.build import build_engine
-from foredraft.integration.embedded.controller import AUTO_DRAFT_TOKENS, AUTO_MODEL_DRAFT_TOKENS
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import DRAFT_FILE, EXIT_FILE, write_draft_file

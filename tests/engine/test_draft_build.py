@@ -16,9 +16,10 @@ from toys import byte_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from foredraft.integration.config import Config
+from foredraft.integration.draft_lengths import MODEL_DRAFT_TOKENS
 from foredraft.integration.embedded.build import build_engine, load_target
 from foredraft.integration.embedded.decoder import SlotDecoder
-from foredraft.integration.embedded.draft_loading import MODEL_DRAFT_TOKENS, load_draft
+from foredraft.integration.embedded.draft_loading import load_draft
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError

@@ -19,10 +19,11 @@ from toy_exits import NUM_LAYERS, exit_model, trained_exit
 from toys import TOY_VOCAB, family_model, random_prompts, run_tokens, toy_model
 
 from foredraft.integration.config import Config
+from foredraft.integration.draft_lengths import MODEL_DRAFT_TOKENS
 from foredraft.integration.embedded.build import EXIT_STATES, _bytes_per_position, build_engine
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.exit_loading import OWN_HEAD_DRAFT_TOKENS, load_exit
+from foredraft.integration.embedded.exit_loading import load_exit
 from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.embedded.target import Target
 from foredraft.integration.errors import UserError
@@ -109,7 +110,7 @@ def test_the_own_head_drafts(target: Target, plain: list[list[int]]) -> None:
     accepted = []
     for exit_layer in (1, NUM_LAYERS):
         engine = build_engine(config_of("own", exit_layer), target)
-        assert engine.num_draft_tokens == OWN_HEAD_DRAFT_TOKENS
+        assert engine.num_draft_tokens == MODEL_DRAFT_TOKENS
         assert run_tokens(engine, PROMPTS, GREEDY) == plain
         assert engine.metrics.num_proposer_faults == 0
         accepted.append(engine.metrics.num_accepted_tokens / engine.metrics.num_drafted_tokens)

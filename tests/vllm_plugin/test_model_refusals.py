@@ -15,8 +15,10 @@ from transformers import LlamaForCausalLM
 from vllm_drafts import Drafts
 from vllm_toys import toy_llama
 
+from foredraft.integration.config import Config
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import write_draft_file
+from foredraft.integration.vllm.drafting_names import drafting_names
 
 pytestmark = pytest.mark.vllm
 
@@ -169,3 +171,45 @@ def test_an_engine_may_be_configured_twice_from_the_same_arguments(folder: Path)
     first, second = args.create_engine_config(), args.create_engine_config()
     assert first.additional_config == second.additional_config
     assert second.scheduler_config.scheduler_cls.endswith("LookaheadScheduler")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_draft_tokens": "auto"},
+        {"proposer": "auto"},
+        {"proposer": "auto", "num_draft_tokens": 5},
+        {"proposer": "ngram,early_exit", "early_exit": {"head": "own", "exit_layer": 2}},
+    ],
+)
+def test_lengths_that_hang_on_a_clock_need_one_rank(options: dict[str, Any], folder: Path) -> None:
+    named = refusal(folder, options, tensor_parallel_size=2)
+    assert named.startswith("tensor_parallel_size: ")
+    assert named.endswith("(got 2)")
+
+
+def test_what_cannot_share_is_refused_in_a_list_and_left_out_under_auto(
+    model: LlamaForCausalLM, folder: Path, tmp_path: Path
+) -> None:
+    drafts = Drafts(model, tmp_path)
+    trained = drafts.options("trained draft reading states") | OWN | {"num_draft_tokens": None}
+    assert "does not share" in refusal(folder, trained | {"proposer": "draft,early_exit"})
+    assert "enable_lora" in refusal(folder, trained | {"proposer": "ngram,early_exit"}, enable_lora=True)
+    whole = drafts.options("draft: a model nearby") | OWN | {"num_draft_tokens": None}
+    for options, given, names, most in (
+        (trained, {}, ("ngram", "early_exit"), 16),
+        (whole, {}, ("ngram", "draft", "early_exit"), 16),
+        (whole | {"num_draft_tokens": 5}, {}, ("ngram", "draft", "early_exit"), 5),
+        (whole, {"enable_lora": True, "max_num_seqs": 8}, ("ngram",), 16),
+        ({"early_exit": {"head": "own", "exit_layer": 9}}, {}, ("ngram",), 16),
+    ):
+        config = configure(folder, options | {"proposer": "auto"}, **given)
+        asked = Config(**config.additional_config["foredraft"])
+        assert drafting_names(asked) == names
+        assert config.speculative_config.num_speculative_tokens == most
+        scheduler = config.scheduler_config.scheduler_cls
+        assert (scheduler is None) == (names == ("ngram",))
+    listed = configure(folder, whole | {"proposer": "draft,early_exit"})
+    assert listed.speculative_config.num_speculative_tokens == 8
+    alone = configure(folder, {"proposer": "ngram", "num_draft_tokens": "auto"})
+    assert alone.speculative_config.num_speculative_tokens == 16
