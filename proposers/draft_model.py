@@ -101,6 +101,13 @@ class DraftModelProposer(TokenByTokenProposer):
             request.read = min(accepted, self.decoder.valid_len(request.row))
             request.block_start = 0
 
+    def rewind(self, request_id: str, num_tokens: int) -> None:
+        """Tokens from ``num_tokens`` on were an assumption, and read as if committed: read them again."""
+        request = self._requests.get(request_id)
+        if request is not None:
+            request.read = min(request.read, num_tokens)
+            request.block_start = 0
+
     def release(self, request_id: str, reason: ReleaseReason) -> None:
         """See ``Proposer.release``. The row is cleared when its next owner arrives."""
         self._requests.pop(request_id, None)
