@@ -1,4 +1,4 @@
-"""``foredraft serve``: vLLM's own OpenAI server, told what our configuration says."""
+"""vLLM's own OpenAI server, told what our configuration says."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-import typer
-
 from foredraft.integration.cli_engine import require_vllm
-from foredraft.integration.cli_options import with_flags
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.errors import UserError
 
-OWN_FLAGS = ("proposer", "num_draft_tokens", "verification_rule")
-"""The others of our flags are vLLM's here, with vLLM's meaning; what stands in the file is their default."""
 
+def serve_with_vllm(loaded: LoadedConfig, given: Sequence[str]) -> None:
+    """Run vLLM's own server until it is ended.
 
-@with_flags(OWN_FLAGS, "--config")
-def serve(loaded: LoadedConfig, context: typer.Context) -> None:
-    """Serve a model over HTTP with vLLM's own OpenAI server, drafting as configured.
+    Args:
+        given: flags of ``vllm serve``, and a model's name.
 
-    All other flags, and a model's name, go to `vllm serve` as they are, and
-    before what the file says: --port, --max-model-len, ...
+    Raises:
+        UserError: no vLLM, or what it makes of the model.
     """
     require_vllm()
     from vllm.engine.arg_utils import AsyncEngineArgs
@@ -31,7 +27,7 @@ def serve(loaded: LoadedConfig, context: typer.Context) -> None:
     from vllm.logger import configure_logging_from_args
 
     cli_env_setup()
-    arguments = server_arguments(loaded, context.args)
+    arguments = server_arguments(loaded, given)
     configure_logging_from_args(arguments)
     command = ServeSubcommand()
     try:

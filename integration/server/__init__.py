@@ -1,0 +1,1 @@
+"""An OpenAI-compatible server over any ``Engine``, with or without Ray."""

@@ -1,0 +1,34 @@
+"""Counting answers by path and status."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from foredraft.integration.server.server_metrics import ServerMetrics
+from foredraft.scheduler.http.asgi import AsgiApp, Message, Receive, Scope, Send
+
+OTHER = "other"
+
+
+class AnswerCount:
+    """An ASGI app in front of another one.
+
+    Args:
+        paths: counted by name; what strangers ask for is one kind, so that they cannot make many.
+    """
+
+    def __init__(self, app: AsgiApp, metrics: ServerMetrics, paths: Collection[str]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._paths = frozenset(paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand on the request, and count the answer when it begins."""
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                path = scope["path"] if scope["path"] in self._paths else OTHER
+                self._metrics.answers.labels(path, str(message["status"])).inc()
+            await send(message)
+
+        await self._app(scope, receive, counted if scope["type"] == "http" else send)
