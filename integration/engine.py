@@ -99,9 +99,11 @@ class Engine(ABC):
 
     Attributes:
         tokenizer: for text prompts and output; ``None`` = token ids only.
+        max_model_len: tokens of prompt and output together.
     """
 
     tokenizer: Any | None
+    max_model_len: int
     metrics: EngineMetrics
     _num_generated = 0  # prompts that ``generate`` has served
 

@@ -25,6 +25,7 @@ class EngineMetrics:
         accepted_per_position: how often the draft token at each place of a block was accepted.
         verified_per_position: how often there was one.
         length_counts: how often a request that could draft was given each length, where that was considered.
+        member_names: what drafts; empty = not known.
         member_counts: how often each member of a proposer that has several drafted for a request.
         num_probes: drafts beyond the plan, to learn.
         predicted_tokens_per_s: of the last decision; ``None`` before one.
@@ -42,6 +43,7 @@ class EngineMetrics:
     accepted_per_position: list[int] = field(default_factory=list)
     verified_per_position: list[int] = field(default_factory=list)
     length_counts: Counter[int] = field(default_factory=Counter)
+    member_names: Sequence[str] = ()
     member_counts: Counter[int] = field(default_factory=Counter)
     num_probes: int = 0
     predicted_tokens_per_s: float | None = None

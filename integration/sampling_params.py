@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -21,6 +21,7 @@ from foredraft.integration.errors import UserError
 
 MAX_LOGPROBS = 20
 MAX_BIAS = 1e30  # stays finite in float32, after division by the lowest temperature too
+MIN_REPETITION_PENALTY = 1e-6  # a logit divided by it stays finite in float32
 
 Penalty = Annotated[float, Field(ge=-2.0, le=2.0, allow_inf_nan=False)]
 
@@ -47,7 +48,11 @@ class SamplingParams(BaseModel):
     presence_penalty: Penalty = Field(0.0, description="lowers tokens already in the output")
     frequency_penalty: Penalty = Field(0.0, description="lowers tokens per occurrence in the output")
     repetition_penalty: float = Field(
-        1.0, gt=0.0, le=100.0, allow_inf_nan=False, description="above 1 lowers tokens of prompt and output"
+        1.0,
+        ge=MIN_REPETITION_PENALTY,
+        le=100.0,
+        allow_inf_nan=False,
+        description="above 1 lowers tokens of prompt and output",
     )
     logit_bias: dict[int, float] = Field({}, description="token id -> value added to its logit")
     allowed_token_ids: list[int] | None = Field(None, min_length=1, description="nothing else is generated")
@@ -132,7 +137,7 @@ def _offer(path: Sequence[int | str], model: type[BaseModel]) -> str:
     """The fields an unknown one may have meant: of its own section, and at the top of any section."""
     prefix = "".join(f"{part}." for part in path[:-1])
     for part in path[:-1]:
-        model = _section(model, str(part)) or model
+        model = model if isinstance(part, int) else _section(model, part) or model
     known = {name: prefix + name for name in model.model_fields}
     allowed = ", ".join(known.values())
     for section in model.model_fields:
@@ -147,4 +152,6 @@ def _offer(path: Sequence[int | str], model: type[BaseModel]) -> str:
 
 def _section(model: type[BaseModel], name: str) -> type[BaseModel] | None:
     annotation = model.model_fields[name].annotation
+    if get_origin(annotation) is list:
+        (annotation,) = get_args(annotation)
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

@@ -12,6 +12,8 @@ from foredraft.integration.embedded.sequence import Sequence
 from foredraft.proposers.decoder import Tokens
 from foredraft.verifier import SamplingBatch
 
+TINY = torch.finfo(torch.float32).tiny
+
 
 @dataclass(frozen=True)
 class ScheduledRow:
@@ -77,7 +79,8 @@ def sampling_batch(sequences: List[Sequence], device: torch.device) -> SamplingB
         request_keys=torch.tensor([sequence.request_key for sequence in sequences], device=device),
         block_starts=torch.tensor([len(sequence.token_ids) for sequence in sequences], device=device),
         top_k=column([max(one.top_k, 0) for one in params], 0, torch.int64),
-        top_p=column([one.top_p for one in params], 1.0, torch.float32),
+        # Not rounded to 0, which would keep no token at all.
+        top_p=column([max(one.top_p, TINY) for one in params], 1.0, torch.float32),
         min_p=column([one.min_p for one in params], 0.0, torch.float32),
         controls=controls if any(controls) else None,
     )

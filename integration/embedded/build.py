@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from foredraft.integration.config import VLLM_PROPOSERS, Config
+from foredraft.integration.draft_members import named_members
 from foredraft.integration.embedded.controller import build_controller, most_draft_tokens
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.draft_loading import LoadedDraft
@@ -15,6 +18,9 @@ from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
 from foredraft.integration.errors import UserError
+
+if TYPE_CHECKING:
+    from foredraft.integration.draft_service.asking import RemoteDraft
 
 __all__ = ["Target", "build_engine", "load_target"]
 
@@ -51,7 +57,7 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
         exit_head=early_exit.trained_head if early_exit else None,
     )
     proposer = build_proposer(config, decoder, parts)
-    return EmbeddedEngine(
+    engine = EmbeddedEngine(
         decoder,
         proposer,
         build_controller(config, target, decoder, proposer, parts),
@@ -61,19 +67,26 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
         prefill_chunk=config.engine.prefill_chunk_tokens,
         seed=config.engine.seed,
     )
+    if proposer is not None:
+        engine.metrics.member_names = list(named_members(config, proposer))
+    return engine
 
 
-def _kept_states(draft: LoadedDraft | None, early_exit: LoadedExit | None, plan: MemoryPlan) -> int:
+def _kept_states(
+    draft: LoadedDraft | RemoteDraft | None, early_exit: LoadedExit | None, plan: MemoryPlan
+) -> int:
     """Of how many positions the target's last hidden states are kept: a draft may have to catch up on all."""
     if draft is not None and draft.reads_states:
         return plan.capacity
     return EXIT_STATES if early_exit is not None and early_exit.reads_states else 0
 
 
-def _bytes_per_position(target: Target, draft: LoadedDraft | None, early_exit: LoadedExit | None) -> int:
+def _bytes_per_position(
+    target: Target, draft: LoadedDraft | RemoteDraft | None, early_exit: LoadedExit | None
+) -> int:
     """Memory of one position of one row: the target's cache, and what the proposer keeps beside it."""
     num_bytes = _cache_bytes(target.prepared, target.prepared.num_layers)
-    if draft is not None:
+    if isinstance(draft, LoadedDraft):
         num_bytes += _cache_bytes(draft.prepared, draft.prepared.num_layers)
     if draft is not None and draft.reads_states:
         num_bytes += _state_bytes(target)

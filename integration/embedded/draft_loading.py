@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -46,18 +47,48 @@ class LoadedDraft:
     num_draft_tokens: int
 
 
+class Beside(Protocol):
+    """What a whole model has to know of the target it drafts for."""
+
+    @property
+    def tokenizer(self) -> Any | None:
+        """``None`` = token ids only."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids are below this."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the draft runs, unless its options say otherwise."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The draft's, unless its options say otherwise."""
+
+
+def draft_file(config: Config, target_name: str) -> Path | None:
+    """The trained draft that a configuration means; ``None`` where it names a whole model.
+
+    Raises:
+        UserError: none is named, and none comes with the target.
+    """
+    name = config.draft.model
+    if name is None:
+        return shipped_draft(target_name)
+    path = user_path(name, DRAFT_OPTION)
+    check_finished(path, DRAFT_OPTION)
+    return path if is_draft_file(path) else None
+
+
 def load_draft(config: Config, target: Target) -> LoadedDraft:
     """The model of ``draft.model``, or the trained draft that comes with the target.
 
     Raises:
         UserError: there is none, it cannot be loaded, or it was made for another target or tokenizer.
     """
-    name = config.draft.model
-    if name is None:
-        return _trained(shipped_draft(target.name), config, target)
-    path = user_path(name, DRAFT_OPTION)
-    check_finished(path, DRAFT_OPTION)
-    return _trained(path, config, target) if is_draft_file(path) else _model(name, config, target)
+    path = draft_file(config, target.name)
+    return load_model_draft(config, target) if path is None else _trained(path, config, target)
 
 
 def _trained(path: Path, config: Config, target: Target) -> LoadedDraft:
@@ -75,8 +106,14 @@ def _trained(path: Path, config: Config, target: Target) -> LoadedDraft:
     )
 
 
-def _model(name: str, config: Config, target: Target) -> LoadedDraft:
-    """A whole model of its own. It may be padded to fewer or more tokens than the target."""
+def load_model_draft(config: Config, target: Beside) -> LoadedDraft:
+    """The whole model that ``draft.model`` names. It may be padded to fewer or more tokens than the target.
+
+    Raises:
+        UserError: it cannot be loaded, or its tokens are not the target's.
+    """
+    name = config.draft.model
+    assert name is not None, "a whole model has a name"
     device, dtype = _place(config, target)
     try:
         loaded = load_model(name, dtype, device)
@@ -97,7 +134,7 @@ def _model(name: str, config: Config, target: Target) -> LoadedDraft:
     )
 
 
-def _place(config: Config, target: Target) -> tuple[torch.device, torch.dtype]:
+def _place(config: Config, target: Beside) -> tuple[torch.device, torch.dtype]:
     """Device and dtype of the draft: the target's, unless its own options say otherwise."""
     own = config.draft
     device = target.device if own.device is None else named_device(own.device, "draft.device")

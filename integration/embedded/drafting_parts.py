@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foredraft.integration.config import AUTO, Config, proposer_names
 from foredraft.integration.embedded.decoder import SlotDecoder
@@ -17,6 +17,9 @@ from foredraft.integration.errors import UserError
 from foredraft.proposers import DraftDecoder, Proposer, create_proposer
 from foredraft.proposers.auto import AutoProposer
 
+if TYPE_CHECKING:
+    from foredraft.integration.draft_service.asking import RemoteDraft
+
 logger = logging.getLogger(__name__)
 
 
@@ -25,15 +28,15 @@ class DraftingParts:
     """The proposers by name, and the models of those that have one."""
 
     names: Sequence[str]
-    draft: LoadedDraft | None
+    draft: LoadedDraft | RemoteDraft | None
     early_exit: LoadedExit | None
 
     @property
-    def trained(self) -> Sequence[LoadedDraft | LoadedExit]:
+    def trained(self) -> Sequence[LoadedDraft | RemoteDraft | LoadedExit]:
         """The models that there are."""
         return [part for part in (self.draft, self.early_exit) if part is not None]
 
-    def model_of(self, name: str) -> LoadedDraft | LoadedExit | None:
+    def model_of(self, name: str) -> LoadedDraft | RemoteDraft | LoadedExit | None:
         """That of a proposer, if it has one."""
         return {"draft": self.draft, "early_exit": self.early_exit}.get(name)
 
@@ -57,7 +60,11 @@ def load_parts(config: Config, target: Target) -> DraftingParts:
     return DraftingParts(names, loaded.get("draft"), loaded.get("early_exit"))
 
 
-def _load(name: str, config: Config, target: Target) -> LoadedDraft | LoadedExit | None:
+def _load(name: str, config: Config, target: Target) -> LoadedDraft | RemoteDraft | LoadedExit | None:
+    if name == "draft" and config.draft.server is not None:
+        from foredraft.integration.draft_service.asking import remote_draft
+
+        return remote_draft(config, target)
     if name == "draft":
         return load_draft(config, target)
     return load_exit(config.early_exit, target) if name == "early_exit" else None
@@ -65,23 +72,26 @@ def _load(name: str, config: Config, target: Target) -> LoadedDraft | LoadedExit
 
 def build_proposer(config: Config, decoder: SlotDecoder, parts: DraftingParts) -> Proposer | None:
     """The proposer of a configuration, over the target's decoder; ``None`` = plain decoding."""
-    built = {name: create_proposer(name, _options(name, config, decoder, parts)) for name in parts.names}
+    built = {name: _built(name, config, decoder, parts) for name in parts.names}
     if config.proposer in parts.names:
         return built[config.proposer]
     return AutoProposer({name: one for name, one in built.items() if one is not None})
 
 
-def _options(name: str, config: Config, decoder: SlotDecoder, parts: DraftingParts) -> dict[str, Any]:
+def _built(name: str, config: Config, decoder: SlotDecoder, parts: DraftingParts) -> Proposer | None:
     model = parts.model_of(name)
-    if model is not None:
-        return {
-            "decoder": _drafting_decoder(decoder, model),
-            "head_ids": model.head_ids,
-            "reads_states": model.reads_states,
-            "min_confidence": getattr(config, name).min_confidence,
-        }
-    options: dict[str, Any] = getattr(config, name).model_dump() if name in type(config).model_fields else {}
-    return options
+    if model is None:
+        section = getattr(config, name, None) if name in type(config).model_fields else None
+        return create_proposer(name, section.model_dump() if section is not None else {})
+    if not isinstance(model, LoadedDraft | LoadedExit):
+        return model.proposer
+    options = {
+        "decoder": _drafting_decoder(decoder, model),
+        "head_ids": model.head_ids,
+        "reads_states": model.reads_states,
+        "min_confidence": getattr(config, name).min_confidence,
+    }
+    return create_proposer(name, options)
 
 
 def _drafting_decoder(decoder: SlotDecoder, model: LoadedDraft | LoadedExit) -> DraftDecoder:

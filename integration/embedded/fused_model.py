@@ -155,6 +155,10 @@ class FusedModel(FusedLayers):
         self._embedding: Tensor = model.model.embed_tokens.weight
         self._head = make_linear(model.lm_head.weight, model.lm_head.bias)
 
+    def drop_layers(self) -> None:
+        """Free the layers, for who needs the embedding alone; nothing but ``embed`` works from then on."""
+        self._layers.clear()
+
     def embed(self, token_ids: Tensor, states: Tensor | None = None) -> Tensor:
         """[T] -> [T, H]."""
         assert states is None, "only a trained draft reads states"

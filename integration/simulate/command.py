@@ -103,6 +103,9 @@ def simulate(
         of_what = f"{tensor_parallel} x {gpu}, {target} drafted by {draft}, {context} tokens of context"
     reasons = {size: costs.why_not(size) for size in sizes}
     predictions = [predict(costs, rates, size) for size in sizes if reasons[size] is None]
+    if not predictions:
+        size, reason = min(reasons.items())
+        raise UserError(f"--batch-sizes: none of them fits, batch {size} {reason}")
     stops = stops_paying_at(predictions)
     left_out = {size: reason for size, reason in reasons.items() if reason is not None}
     if as_json:
@@ -168,9 +171,10 @@ def _show(of_what: str, predictions: Sequence[Any], stops: int | None, left_out:
     console.print(table)
     for size, reason in left_out.items():
         print(f"batch {size} is left out: {reason}")
-    if predictions:
-        print(
-            f"Speculation stops paying at batch {stops}."
-            if stops is not None
-            else f"Speculation pays up to batch {predictions[-1].batch_size}."
-        )
+    largest = predictions[-1].batch_size
+    which = "that fits" if any(size > largest for size in left_out) else "looked at"
+    print(
+        f"Speculation stops paying at batch {stops}."
+        if stops is not None
+        else f"Speculation pays up to batch {largest}, the largest {which}."
+    )

@@ -13,9 +13,9 @@ from foredraft.integration.config import Config, replaced
 from foredraft.integration.embedded.build import Target, build_engine
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.errors import UserError
+from foredraft.integration.interrupts import lost_if_interrupted
 from foredraft.integration.train.data_files import DataLine, encode_line
 from foredraft.integration.train.files import writing_to
-from foredraft.integration.train.interrupts import lost_if_interrupted
 from foredraft.integration.train.progress import StageProgress
 from foredraft.integration.train.samples import Sample, append_samples, read_samples
 from foredraft.integration.train.settings import TrainSettings

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from foredraft.integration.errors import UserError
+from foredraft.integration.interrupts import deferred_interrupts
 from foredraft.integration.train.batches import Batch, shifted
 from foredraft.integration.train.checkpoint import Place, load_checkpoint, save_checkpoint
 from foredraft.integration.train.evaluate import held_out_acceptance
-from foredraft.integration.train.interrupts import deferred_interrupts
 from foredraft.integration.train.losses import fused_loss
 from foredraft.integration.train.progress import StageProgress
 from foredraft.integration.train.schedule import learning_rate

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from foredraft.integration.config import Config
 from foredraft.integration.embedded.build import Target, load_target
+from foredraft.integration.interrupts import terminate_as_interrupt
 from foredraft.integration.train.card import Outcome, write_card
 from foredraft.integration.train.data import prepare_data
 from foredraft.integration.train.data_files import DataFiles, DataLine, read_data_files
@@ -20,7 +21,6 @@ from foredraft.integration.train.exit_states import exit_states_folder, make_exi
 from foredraft.integration.train.export import export_student
 from foredraft.integration.train.features import FEATURES, make_features
 from foredraft.integration.train.folder import run_folder, sweep_folders
-from foredraft.integration.train.interrupts import terminate_as_interrupt
 from foredraft.integration.train.kept_settings import check_shared_data, keep_settings
 from foredraft.integration.train.loop import Trainer
 from foredraft.integration.train.pieces import Piece, check_usable, cut

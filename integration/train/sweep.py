@@ -13,11 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 from foredraft.integration.align.predict import MIN_GAIN
 from foredraft.integration.config import Config
 from foredraft.integration.errors import UserError
+from foredraft.integration.interrupts import terminate_as_interrupt
 from foredraft.integration.train.card import Outcome
 from foredraft.integration.train.data_files import DataFiles, read_data_files
 from foredraft.integration.train.files import write_atomic
 from foredraft.integration.train.folder import SWEEP_FILE, run_folder
-from foredraft.integration.train.interrupts import terminate_as_interrupt
 from foredraft.integration.train.run import train_in
 from foredraft.integration.train.settings import ExitSettings
 from foredraft.integration.train.target_parts import read_target_parts

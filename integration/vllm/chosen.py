@@ -122,6 +122,11 @@ def _draft(config: Config, target: VllmTarget) -> Config:
     for name in ("device", "dtype"):
         if getattr(options, name) is not None:
             raise UserError(f"draft.{name}: leave it out, vLLM runs the draft beside the model")
+    if options.server is not None:
+        raise UserError(
+            f"draft.server: the embedded engine alone asks a draft server (got {options.server!r}); leave it "
+            "out, vLLM runs the draft beside the model"
+        )
     path = shipped_draft(target.name) if options.model is None else user_path(options.model, DRAFT_OPTION)
     check_finished(path, DRAFT_OPTION)
     if is_draft_file(path):

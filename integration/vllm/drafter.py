@@ -42,10 +42,10 @@ class Drafter:
         config = options.asked_for(vllm_config.additional_config)
         assert config is not None, "vLLM builds the drafter only where the configuration asks for it"
         RUNNER_HOOKS.apply()
-        self.metrics = EngineMetrics()
+        self.metrics = EngineMetrics(member_names=drafting_names(config))
         # All ranks count the same; more than one would count it several times.
         self._export = (
-            MetricsExport(vllm_config.model_config.served_model_name, config.proposer, drafting_names(config))
+            MetricsExport(vllm_config.model_config.served_model_name, config.proposer)
             if vllm_config.parallel_config.rank == 0
             else None
         )

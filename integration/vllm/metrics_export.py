@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +19,11 @@ from prometheus_client import REGISTRY
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from foredraft.integration.counters import COUNTERS, LABELS, PREDICTED, PREDICTED_HELP, counter_values
 from foredraft.integration.metrics import EngineMetrics
-
-_Label = tuple[str, str]
 
 FOLDER_VARIABLE = "FOREDRAFT_METRICS_DIR"
 VLLM_FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-
-COUNTERS = {
-    "foredraft_steps": "Steps of the engine that yielded tokens.",
-    "foredraft_drafted_tokens": "Tokens drafted.",
-    "foredraft_accepted_tokens": "Drafted tokens that were kept.",
-    "foredraft_emitted_tokens": "Tokens delivered, accepted drafts included.",
-    "foredraft_proposer_faults": "Calls in which the proposer failed; its drafts were left out.",
-    "foredraft_proposer_seconds": "Time spent drafting.",
-    "foredraft_verifier_seconds": "Time from logits to tokens, drafts verified.",
-    "foredraft_probes": "Drafts beyond the plan, to learn.",
-    "foredraft_length_counts": "Times that a request that could draft was given each length.",
-    "foredraft_member_counts": "Drafts by the proposer that made them.",
-    "foredraft_verified_per_position": "Drafted tokens that were verified, by their place in the draft.",
-    "foredraft_accepted_per_position": "Drafted tokens that were kept, by their place in the draft.",
-}
-"""Name, without the ``_total`` that each ends in, and help text."""
-
-PREDICTED = "foredraft_predicted_tokens_per_s"
-PREDICTED_HELP = "Tokens per second that the last plan promises for the batch, by all that was measured."
 
 _made: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -74,13 +54,11 @@ class MetricsExport:
 
     Args:
         model_name: as vLLM's own metrics have it.
-        members: names of what drafts, in the order of ``EngineMetrics.member_counts``.
     """
 
-    def __init__(self, model_name: str, proposer: str, members: Sequence[str]) -> None:
+    def __init__(self, model_name: str, proposer: str) -> None:
         self._labels = {"model_name": model_name, "proposer": proposer}
-        self._members = members
-        self._keys: dict[tuple[str, _Label | None], str] = {}
+        self._keys: dict[tuple[str, str | None], str] = {}
         self._counters = self._gauges = None
         folder = os.environ.get(FOLDER_VARIABLE) or os.environ.get(VLLM_FOLDER_VARIABLE)
         if folder and os.path.isdir(folder):
@@ -91,16 +69,16 @@ class MetricsExport:
         """Put the counters as they stand in place of what was there; some ten microseconds."""
         if self._counters is None or self._gauges is None:
             return
-        for name, label, value in _values(metrics, self._members):
+        for name, label, value in counter_values(metrics):
             self._counters.write_value(self._key(name, label), value, 0.0)
         if metrics.predicted_tokens_per_s is not None:
             key = _key(PREDICTED, PREDICTED, self._labels, PREDICTED_HELP)
             self._gauges.write_value(key, metrics.predicted_tokens_per_s, time.time())
 
-    def _key(self, name: str, label: _Label | None) -> str:
+    def _key(self, name: str, label: str | None) -> str:
         key = self._keys.get((name, label))
         if key is None:
-            labels = self._labels if label is None else self._labels | dict([label])
+            labels = self._labels if label is None else self._labels | {LABELS[name]: label}
             key = self._keys[name, label] = _key(name, f"{name}_total", labels, COUNTERS[name])
         return key
 
@@ -114,23 +92,3 @@ def _new_file(folder: str, prefix: str) -> Any:
     handle, path = tempfile.mkstemp(prefix=prefix, suffix=".db", dir=folder)
     os.close(handle)
     return MmapedDict(path)
-
-
-def _values(metrics: EngineMetrics, members: Sequence[str]) -> Iterator[tuple[str, _Label | None, float]]:
-    """Name, a label of its own, value. Positions in a draft are counted from 0."""
-    yield "foredraft_probes", None, metrics.num_probes
-    for length, count in metrics.length_counts.items():
-        yield "foredraft_length_counts", ("length", str(length)), count
-    for member, count in metrics.member_counts.items():
-        yield "foredraft_member_counts", ("member", members[member]), count
-    yield "foredraft_steps", None, metrics.num_steps
-    yield "foredraft_drafted_tokens", None, metrics.num_drafted_tokens
-    yield "foredraft_accepted_tokens", None, metrics.num_accepted_tokens
-    yield "foredraft_emitted_tokens", None, metrics.num_emitted_tokens
-    yield "foredraft_proposer_faults", None, metrics.num_proposer_faults
-    yield "foredraft_proposer_seconds", None, metrics.seconds["propose"]
-    yield "foredraft_verifier_seconds", None, metrics.seconds["sample"]
-    pairs = zip(metrics.verified_per_position, metrics.accepted_per_position, strict=True)
-    for position, (verified, accepted) in enumerate(pairs):
-        yield "foredraft_verified_per_position", ("position", str(position)), verified
-        yield "foredraft_accepted_per_position", ("position", str(position)), accepted

@@ -1,5 +1,7 @@
 """``--explain``: what is said of the lengths that were chosen."""
 
+import sys
+
 import pytest
 from toys import ScriptedProposer, oracle_of, random_prompts, run_tokens, toy_decoder
 
@@ -32,6 +34,18 @@ def test_plans_and_the_sum_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "explain mine: draft tokens chosen (length: times) 0: " in summary
     assert f"drafts of oracle: {engine.metrics.member_counts[0]}, ngram: " in summary
     assert "tokens/s at the end, realised " in summary
+
+
+@pytest.mark.parametrize(("terminal", "before"), [(True, "\n"), (False, "")])
+def test_a_line_begins_afresh_where_text_is_streamed_to_the_same_terminal(
+    terminal: bool, before: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = EmbeddedEngine(toy_decoder(), NgramProposer(1, 2), FixedDraftLength(3))
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    explain_decisions(engine, beside_text=True)
+    engine.controller.on_change("step 1")
+    assert capsys.readouterr().err == f"{before}explain: step 1\n"
 
 
 def test_fixed_lengths_say_so() -> None:

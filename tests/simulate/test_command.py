@@ -39,6 +39,13 @@ def test_a_batch_that_does_not_fit_is_left_out() -> None:
     assert list(document["left_out"]) == ["64"]
 
 
+def test_the_last_batch_that_pays_may_only_be_the_last_that_fits() -> None:
+    options = ["--acceptance", "0.9", "--draft", "look-up", "--max-draft-tokens", "1"]
+    assert "pays up to batch 2, the largest looked at." in run(*options, "--batch-sizes", "1,2")
+    output = run(*options, "--context", "200000", "--batch-sizes", "1,2,512")
+    assert "pays up to batch 2, the largest that fits." in output
+
+
 def measured_file(folder: Path) -> Path:
     costs = {"batch_size": 4, "step_s": [1.0, 1.2, 1.4], "draft_s": [0.0, 0.1, 0.2]}
     result = {"temperature": 0.0, "overall": {"position_acceptance": [0.6]}, "costs": costs}
@@ -65,6 +72,7 @@ def test_what_align_measured(tmp_path: Path) -> None:
         (["--batch-sizes", "0"], "--batch-sizes: needs whole numbers"),
         (["--batch-sizes", "1024"], "--batch-sizes: needs whole numbers"),
         (["--measured", "/nowhere"], "--measured: '/nowhere' is no result"),
+        (["--draft", "llama-3.1-70b"], "--batch-sizes: none of them fits, batch 1 needs 158 GB, 80 GB"),
     ],
 )
 def test_refusals(options: list[str], message: str) -> None:

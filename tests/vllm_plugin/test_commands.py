@@ -96,6 +96,8 @@ def test_refusals_are_one_line_and_code_2(
     arguments: list[str],
     named: str,
 ) -> None:
+    # As outside of tests; else vLLM warns, on the stderr that its log was set up with, which is closed now.
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     monkeypatch.setattr("sys.argv", ["foredraft", *arguments, "--set", f"model={folder}"])
     with pytest.raises(SystemExit) as ended:
         cli.main()

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.vllm
 
 def test_lengths_members_and_probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    export = MetricsExport("toy", "auto", ["ngram", "early_exit"])
-    metrics = EngineMetrics(num_probes=3, predicted_tokens_per_s=80.0)
+    export = MetricsExport("toy", "auto")
+    metrics = EngineMetrics(member_names=["ngram", "early_exit"], num_probes=3, predicted_tokens_per_s=80.0)
     metrics.length_counts.update([0, 0, 4])
     metrics.member_counts.update([1])
     export.write(metrics)
