@@ -25,10 +25,21 @@ class AnswerCount:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on the request, and count the answer when it begins."""
 
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path, has_begun = scope["path"] if scope["path"] in self._paths else OTHER, False
+
         async def counted(message: Message) -> None:
+            nonlocal has_begun
             if message["type"] == "http.response.start":
-                path = scope["path"] if scope["path"] in self._paths else OTHER
+                has_begun = True
                 self._metrics.answers.labels(path, str(message["status"])).inc()
             await send(message)
 
-        await self._app(scope, receive, counted if scope["type"] == "http" else send)
+        try:
+            await self._app(scope, receive, counted)
+        except Exception:
+            if not has_begun:  # the outermost layer answers with 500
+                self._metrics.answers.labels(path, "500").inc()
+            raise

@@ -83,6 +83,9 @@ class Completions:
 
     def _check_room(self, num_prompts: int) -> None:
         limit = self._settings.max_open_requests
+        if num_prompts > limit:
+            text = f"prompt: {num_prompts} prompts at once; {limit} may be open"
+            raise ApiError(400, text, param="prompt", code="too_many_prompts")
         if self._loop.num_open + num_prompts > limit:
             text = f"too many requests: {self._loop.num_open} of {limit} are open; try again soon"
             raise ApiError(429, text, code="queue_full", headers={"Retry-After": "1"})

@@ -284,3 +284,12 @@ def test_the_metrics_are_the_engines_and_compare_reads_them(engine: GatedEngine)
     assert counts.accepted == engine.metrics.num_accepted_tokens > 0
     assert sum(counts.per_position) == counts.accepted
     assert counts.drafts == engine.metrics.verified_per_position[0]
+
+
+def test_more_prompts_than_may_ever_be_open_are_the_clients_fault(engine: GatedEngine) -> None:
+    async def run() -> Any:
+        async with client_of(engine, ServerSettings(("toy",), max_open_requests=3)) as client:
+            return await client.post(COMPLETE, json=ask(["a"] * 4))
+
+    refused = asyncio.run(asyncio.wait_for(run(), WAIT_S))
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prompt")
