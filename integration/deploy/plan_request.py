@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from foredraft.integration.acceptance_option import acceptance_rates
 from foredraft.integration.config import AUTO, Config, fixed_draft_tokens, proposer_names
 from foredraft.integration.config_sources import LoadedConfig
 from foredraft.integration.deploy.model_sizes import sized_model
-from foredraft.integration.deploy.plan_options import PlanOptions, acceptance_rates, label_mapping
+from foredraft.integration.deploy.plan_options import PlanOptions, label_mapping
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import DRAFT_FILE
 from foredraft.integration.models.pretrained import pretrained

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from foredraft.integration.acceptance_option import acceptance_rates
 from foredraft.integration.compare.plan import split_list
 from foredraft.integration.errors import UserError
 from foredraft.scheduler.hardware_model.hardware import GPUS
@@ -90,7 +91,7 @@ def simulate(
     else:
         gpu_size, target_size = _named("--gpu", gpu, GPUS), _named("--target", target, MODELS)
         draft_size = None if draft == LOOK_UP else _named("--draft", draft, {LOOK_UP: None} | MODELS)
-        rates = _rates(acceptance, max_draft_tokens)
+        rates = acceptance_rates(acceptance, max_draft_tokens)
         costs = Roofline(
             gpu_size,
             target_size,
@@ -119,16 +120,6 @@ def _batch_sizes(text: str) -> list[int]:
     if not all(entry.isdecimal() and 1 <= int(entry) <= MAX_BATCH_SIZE for entry in entries):
         raise UserError(f"--batch-sizes: needs whole numbers from 1 to {MAX_BATCH_SIZE} (got {text!r})")
     return sorted(int(entry) for entry in entries)
-
-
-def _rates(text: str, most: int) -> list[float]:
-    try:
-        rates = [float(entry) for entry in text.split(",")]
-    except ValueError:
-        rates = [-1.0]
-    if not all(0 <= rate <= 1 for rate in rates):
-        raise UserError(f"--acceptance: needs shares from 0 to 1, separated by commas (got {text!r})")
-    return [*rates, *[rates[-1]] * most][:most]
 
 
 def _named(option: str, name: str, known: Mapping[str, Any]) -> Any:

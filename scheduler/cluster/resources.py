@@ -11,7 +11,6 @@ from foredraft.scheduler.placement.plan import Bundle, WorkerPlan
 Resources = Mapping[str, float]
 
 SHOWN = ("GPU", "CPU", "memory")
-MOST_SHOWN = 8
 GIB = 2**30
 
 

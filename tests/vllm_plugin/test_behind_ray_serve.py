@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -15,11 +14,7 @@ from foredraft.integration.config_sources import load_config
 from foredraft.integration.vllm.replica import VllmReplica
 from foredraft.scheduler.serve import ServeOptions, Variant, build_application
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.ray,
-    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed (pip install foredraft[ray])"),
-]
+pytestmark = [pytest.mark.vllm, pytest.mark.ray]
 
 SIZES = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "256", "--max-num-seqs", "4")
 
