@@ -9,10 +9,15 @@
 - mixed: ``proposer: auto`` against each proposer alone, all with open lengths, over chat, copying and code
   edits in turn.
 
-A block is ``--fill`` batches of prompts (in the mixed part whole turns of the three kinds, as many as fill
-that), one batch in flight at a time, served by every side in turn, reading the prompts included; the engines
-stay, and with them what they have learned. Given are the medians of the paired ratios of tokens/s and their
-95 % intervals. Prints a table per part, and one line of JSON last.
+Every side has an engine that stays, with what it has learned, and serves the same requests in the same
+order, so many of them in flight at any time as the batch size says: who ends makes room for the next. A block
+is ``--max-tokens`` tokens for each of them (in the mixed part for whole turns of the three kinds), reading
+prompts included; each side serves it in turn. With ``--drain`` a block is so many prompts instead, served to
+their end: the batch empties, and what drafts win for one request then shortens no step, as nobody takes its
+place.
+
+Given are the medians of the paired ratios of tokens/s and their 95 % intervals. Prints a table per part, and
+one line of JSON last.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ from prompts import chat_ids
 
 from foredraft.integration.config import AUTO, Config
 from foredraft.integration.embedded.build import Target, build_engine, load_target
+from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.sampling_params import SamplingParams
 
 PROPOSERS = ("ngram", "draft", "early_exit", AUTO)
@@ -48,6 +54,18 @@ class Workload:
     prompts: Sequence[Sequence[int]]
     temperature: float
     turn: int = 1
+
+    def prompt(self, place: int) -> Sequence[int]:
+        """One after the other, over and over."""
+        return self.prompts[place % len(self.prompts)]
+
+    def params(self, max_tokens: int, seed: int) -> SamplingParams:
+        """How it is answered."""
+        return SamplingParams(temperature=self.temperature, max_tokens=max_tokens, ignore_eos=True, seed=seed)
+
+    def block_size(self, batch: int) -> int:
+        """Prompts of a block: whole turns that fill the batch."""
+        return -(-batch // self.turn) * self.turn
 
 
 def main() -> None:
@@ -82,13 +100,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--proposers", default=",".join(PROPOSERS), help="comma list")
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--blocks", type=int, default=20)
-    parser.add_argument(
-        "--fill",
-        type=int,
-        default=1,
-        help="batches of prompts per block; with 1 a batch empties at the end of each block, and what drafts "
-        "win for one request then shortens no step",
-    )
+    parser.add_argument("--drain", action="store_true", help="serve each block to its end")
     return parser.parse_args()
 
 
@@ -162,27 +174,64 @@ def measured(
     built = {name: side(values, target, workload, batch, options) for name, values in sides.items()}
     for one in built.values():
         one(0)
-    return interleaved(built, options.blocks)
+    return interleaved({name: shifted(one) for name, one in built.items()}, options.blocks)
+
+
+def shifted(serve: Callable[[int], float]) -> Callable[[int], float]:
+    """Block 0 warmed up the side."""
+    return lambda block: serve(block + 1)
 
 
 def side(
     values: Mapping[str, Any], target: Target, workload: Workload, batch: int, options: argparse.Namespace
 ) -> Callable[[int], float]:
-    """Serves a block and returns its tokens/s; the seeds hang on the block."""
+    """Serves a block and returns its tokens/s."""
     longest = max(map(len, workload.prompts)) + options.max_tokens
     sizes = {"max_num_seqs": batch, "max_model_len": min(longest, target.max_len)}
     engine = build_engine(Config(**values, engine=sizes), target)
+    serve = drained if options.drain else kept_full
+    return serve(engine, workload, batch, options.max_tokens)
 
-    size = -(-batch * options.fill // workload.turn) * workload.turn
+
+def kept_full(
+    engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int
+) -> Callable[[int], float]:
+    """Blocks of an endless queue, each ending at the same number of tokens for every side."""
+    block_tokens = workload.block_size(batch) * max_tokens
+    served = 0
+
+    def add() -> None:
+        nonlocal served
+        # The first ones end one after the other: from then on requests come and go singly.
+        length = max_tokens * (served + 1) // batch if served < batch else max_tokens
+        engine.add_request(str(served), workload.prompt(served), workload.params(length, served))
+        served += 1
+
+    for _ in range(batch):
+        add()
 
     def tokens_per_s(block: int) -> float:
-        first = block * size
-        chosen = [workload.prompts[(first + place) % len(workload.prompts)] for place in range(size)]
-        params = SamplingParams(
-            temperature=workload.temperature, max_tokens=options.max_tokens, ignore_eos=True, seed=block
-        )
+        before = engine.metrics.num_emitted_tokens
         began = time.perf_counter()
-        outputs = engine.generate(chosen, params)
+        while engine.metrics.num_emitted_tokens < (block + 1) * block_tokens:
+            for output in engine.step():
+                if output.finished:
+                    add()
+        return (engine.metrics.num_emitted_tokens - before) / (time.perf_counter() - began)
+
+    return tokens_per_s
+
+
+def drained(
+    engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int
+) -> Callable[[int], float]:
+    """Blocks that are served to their end."""
+    size = workload.block_size(batch)
+
+    def tokens_per_s(block: int) -> float:
+        chosen = [workload.prompt(block * size + place) for place in range(size)]
+        began = time.perf_counter()
+        outputs = engine.generate(chosen, workload.params(max_tokens, block))
         seconds = time.perf_counter() - began
         return sum(len(output.outputs[0].token_ids) for output in outputs) / seconds
 

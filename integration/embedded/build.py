@@ -11,6 +11,7 @@ from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.draft_loading import LoadedDraft
 from foredraft.integration.embedded.drafting_parts import build_proposer, load_parts
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.embedded.exit_backlog import EXIT_STATES, ExitBacklog
 from foredraft.integration.embedded.exit_loading import LoadedExit
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory, plan_memory, workspace_bytes
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from foredraft.integration.draft_service.asking import RemoteDraft
 
 __all__ = ["Target", "build_engine", "load_target"]
-
-EXIT_STATES = 64
-"""Positions of a row whose states are kept for an exit head. It reads the newest one; passes verify less."""
 
 
 def build_engine(config: Config, target: Target) -> EmbeddedEngine:
@@ -46,6 +44,8 @@ def build_engine(config: Config, target: Target) -> EmbeddedEngine:
     )
     if draft is None or not draft.reads_states:  # else they are in the plan
         num_bytes += plan.num_rows * kept_states * _state_bytes(target)
+    if early_exit is not None and early_exit.trained_head is not None:
+        num_bytes += ExitBacklog.num_bytes(early_exit.trained_head, plan.num_rows, plan.capacity)
     check_free_memory(num_bytes, target.device)
     decoder = SlotDecoder(
         target.prepared,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
-
 import torch
 from torch import Tensor
 
 from foredraft.integration.embedded.attention import Layout, build_layout
+from foredraft.integration.embedded.exit_backlog import ExitBacklog
 from foredraft.integration.embedded.exit_head import TrainedHead
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
-from foredraft.proposers.decoder import HiddenStates, Tokens, follows, to_device
+from foredraft.proposers.decoder import HiddenStates, Tokens, follows
 
 
 class SlotDecoder:
@@ -22,7 +21,7 @@ class SlotDecoder:
         keep_states: how many of the newest positions of each row keep their last hidden state in
             ``hidden_states``, for a draft to read.
         exit_head: has layers of its own, whose keys and values lie in the cache behind those of the model's
-            layers; every pass of the whole model writes them.
+            layers; see ``exit_backlog`` for when they are written.
     """
 
     def __init__(
@@ -43,7 +42,6 @@ class SlotDecoder:
         self.num_layers = prepared.num_layers
         self.vocab_size = vocab_size
         self.device = prepared.device
-        self.exit_head = exit_head
         self.cache = SlotCache(
             self.num_layers + (exit_head.num_layers if exit_head else 0),
             num_rows,
@@ -58,6 +56,7 @@ class SlotDecoder:
             width = min(keep_states, capacity)
             self._states = StateStore(num_rows, width, prepared.hidden_size, prepared.dtype, self.device)
         self.hidden_states: HiddenStates | None = self._states
+        self.exit_backlog = ExitBacklog(exit_head, self.cache, self._states) if exit_head else None
         self._last: tuple[Tokens, Layout] | None = None
 
     @torch.inference_mode()
@@ -74,32 +73,21 @@ class SlotDecoder:
         first, last = layers or (0, self.num_layers)
         if hidden is None:
             hidden = self.prepared.embed(tokens.token_ids, states)
-        if self.exit_head is not None and (first, last) == (0, self.num_layers):
-            hidden = self._past_exit(tokens, layout, hidden, self.exit_head)
+        if self.exit_backlog is not None and (first, last) == (0, self.num_layers):
+            hidden = self._past_exit(tokens, layout, hidden, self.exit_backlog)
         else:
             hidden = self.prepared.layers(hidden, layout, first, last)
         if self._states is not None and last == self.num_layers:
             self._states.write(tokens.row_ids, tokens.starts, tokens.query_lens, hidden)
         return hidden
 
-    def _past_exit(self, tokens: Tokens, layout: Layout, hidden: Tensor, exit_head: TrainedHead) -> Tensor:
-        """The whole model; on the way the exit head writes the keys and values of the tokens."""
-        at_exit = self.prepared.layers(hidden, layout, 0, exit_head.exit_layer)
-        hidden = self.prepared.layers(at_exit, layout, exit_head.exit_layer, self.num_layers)
-        exit_head.store(at_exit, self._states_before(tokens, hidden), layout)
+    def _past_exit(self, tokens: Tokens, layout: Layout, hidden: Tensor, backlog: ExitBacklog) -> Tensor:
+        """The whole model; on the way the exit head's turn comes, or is put off."""
+        exit_layer = backlog.exit_layer
+        at_exit = self.prepared.layers(hidden, layout, 0, exit_layer)
+        hidden = self.prepared.layers(at_exit, layout, exit_layer, self.num_layers)
+        backlog.add(tokens, layout, at_exit, hidden)
         return hidden
-
-    def _states_before(self, tokens: Tokens, hidden: Tensor) -> Tensor | None:
-        """[T, H], of each token of a pass the last hidden state one position before; ``None`` if not kept."""
-        if self._states is None:
-            return None
-        before = hidden.roll(1, dims=0)
-        first_places = list(accumulate(tokens.query_lens[:-1], initial=0))
-        firsts = [start - 1 for start in tokens.starts]
-        before[to_device(first_places, self.device)] = self._states.read(
-            tokens.row_ids, firsts, [1] * len(firsts)
-        )
-        return before
 
     @torch.inference_mode()
     def head(self, hidden: Tensor) -> Tensor:

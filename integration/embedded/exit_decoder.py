@@ -30,7 +30,13 @@ class ExitDecoder:
     def forward(self, tokens: Tokens, *, states: Tensor | None = None) -> Tensor:
         """The target's first layers, then the exit head; [T, H]."""
         at_exit = self._target.forward(tokens, layers=(0, self._exit_head.exit_layer))
-        return self._exit_head.forward(at_exit, states, self._target.layout(tokens))
+        backlog = self._target.exit_backlog
+        if backlog is None:
+            return self._exit_head.forward(at_exit, states, self._target.layout(tokens))
+        backlog.catch_up(tokens)
+        hidden = self._exit_head.forward(at_exit, states, self._target.layout(tokens))
+        backlog.note_drafting(tokens)
+        return hidden
 
     @torch.inference_mode()
     def head(self, hidden: Tensor) -> Tensor:

@@ -20,9 +20,10 @@ from toys import TOY_VOCAB, family_model, random_prompts, run_tokens, toy_model
 
 from foredraft.integration.config import Config
 from foredraft.integration.draft_lengths import MODEL_DRAFT_TOKENS
-from foredraft.integration.embedded.build import EXIT_STATES, _bytes_per_position, build_engine
+from foredraft.integration.embedded.build import _bytes_per_position, build_engine
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.embedded.exit_backlog import EXIT_STATES
 from foredraft.integration.embedded.exit_loading import load_exit
 from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.embedded.target import Target

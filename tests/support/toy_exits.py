@@ -10,9 +10,9 @@ from torch import Tensor
 from toys import TOY_VOCAB, make_engine, toy_model
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
-from foredraft.integration.embedded.build import EXIT_STATES
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.embedded.exit_backlog import EXIT_STATES
 from foredraft.integration.embedded.exit_decoder import ExitDecoder
 from foredraft.integration.embedded.exit_head import ExitHead, TrainedHead
 from foredraft.integration.embedded.forward import ForwardPass
