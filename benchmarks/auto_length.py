@@ -12,12 +12,14 @@
 Every side has an engine that stays, with what it has learned, and serves the same requests in the same
 order, so many of them in flight at any time as the batch size says: who ends makes room for the next. A block
 is ``--max-tokens`` tokens for each of them (in the mixed part for whole turns of the three kinds), reading
-prompts included; each side serves it in turn. With ``--drain`` a block is so many prompts instead, served to
-their end: the batch empties, and what drafts win for one request then shortens no step, as nobody takes its
-place.
+prompts included. The sides take turns in slices of it, a fraction of a second each: the speed of a machine
+changes from second to second, and this way it does for all sides alike. With ``--drain`` a block is so many
+prompts instead, served to their end: the batch empties, and what drafts win for one request then shortens no
+step, as nobody takes its place.
 
 Given are the medians of the paired ratios of tokens/s and their 95 % intervals. Prints a table per part, and
-one line of JSON last.
+one line of JSON last. ``none again`` is ``none`` once more: how far its ratio is from 1 tells what the others
+are worth.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ from foredraft.integration.sampling_params import SamplingParams
 
 PROPOSERS = ("ngram", "draft", "early_exit", AUTO)
 FIXED = {"ngram": (2, 4, 8, 16), "draft": (1, 2, 3, 4), "early_exit": (1, 2, 3, 4)}
-MIXED = "mixed"
+MIXED, AGAIN = "mixed", "none again"
 RANDOM_PROMPT_TOKENS = 96
+SLICES = 8
+"""Turns in which each side serves a block."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ def main() -> None:
         ratio["median"]
         for title, one in results.items()
         if title.startswith("floor")
-        for ratio in one.values()
+        for name, ratio in one.items()
+        if name != AGAIN
     ]
     if floors:
         print(f"worst against none: {min(floors):.3f}")
@@ -122,10 +127,11 @@ def floor(
     title: str, target: Target, workload: Workload, batch: int, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Open lengths against none."""
-    sides = {"none": {"proposer": "none"}}
-    sides |= {name: {"proposer": name, "num_draft_tokens": AUTO} for name in options.proposers.split(",")}
+    names = options.proposers.split(",")
+    sides = {name: {"proposer": "none"} for name in ("none", AGAIN)}
+    sides |= {name: {"proposer": name, "num_draft_tokens": AUTO} for name in names}
     speeds = measured(sides, target, workload, batch, options)
-    ratios = {name: median_ratio(speeds[name], speeds["none"]) for name in sides if name != "none"}
+    ratios = {name: median_ratio(speeds[name], speeds["none"]) for name in (AGAIN, *names)}
     show(title, speeds, {f"{name} / none": ratio for name, ratio in ratios.items()})
     return ratios
 
@@ -171,71 +177,77 @@ def measured(
     options: argparse.Namespace,
 ) -> dict[str, list[float]]:
     """Tokens/s of every side, block by block."""
-    built = {name: side(values, target, workload, batch, options) for name, values in sides.items()}
+    serve, slices = (drained, 1) if options.drain else (kept_full, SLICES)
+    built = {
+        name: serve(engine_for(values, target, workload, batch, options), workload, batch, options.max_tokens)
+        for name, values in sides.items()
+    }
     for one in built.values():
-        one(0)
-    return interleaved({name: shifted(one) for name, one in built.items()}, options.blocks)
+        for _ in range(slices):
+            one()
+    seconds = interleaved({name: numbered(one) for name, one in built.items()}, options.blocks * slices)
+    num_tokens = workload.block_size(batch) * options.max_tokens
+    return {
+        name: [num_tokens / sum(one[first : first + slices]) for first in range(0, len(one), slices)]
+        for name, one in seconds.items()
+    }
 
 
-def shifted(serve: Callable[[int], float]) -> Callable[[int], float]:
-    """Block 0 warmed up the side."""
-    return lambda block: serve(block + 1)
+def numbered(serve: Callable[[], float]) -> Callable[[int], float]:
+    """What is served next hangs on what was served, not on the number of the block."""
+    return lambda block: serve()
 
 
-def side(
+def engine_for(
     values: Mapping[str, Any], target: Target, workload: Workload, batch: int, options: argparse.Namespace
-) -> Callable[[int], float]:
-    """Serves a block and returns its tokens/s."""
+) -> EmbeddedEngine:
+    """The engine of a side."""
     longest = max(map(len, workload.prompts)) + options.max_tokens
     sizes = {"max_num_seqs": batch, "max_model_len": min(longest, target.max_len)}
-    engine = build_engine(Config(**values, engine=sizes), target)
-    serve = drained if options.drain else kept_full
-    return serve(engine, workload, batch, options.max_tokens)
+    return build_engine(Config(**values, engine=sizes), target)
 
 
-def kept_full(
-    engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int
-) -> Callable[[int], float]:
-    """Blocks of an endless queue, each ending at the same number of tokens for every side."""
-    block_tokens = workload.block_size(batch) * max_tokens
-    served = 0
+def kept_full(engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int) -> Callable[[], float]:
+    """Seconds of the next slice of an endless queue; it ends at the same number of tokens for every side."""
+    slice_tokens = workload.block_size(batch) * max_tokens / SLICES
+    num_added = num_slices = 0
 
     def add() -> None:
-        nonlocal served
+        nonlocal num_added
         # The first ones end one after the other: from then on requests come and go singly.
-        length = max_tokens * (served + 1) // batch if served < batch else max_tokens
-        engine.add_request(str(served), workload.prompt(served), workload.params(length, served))
-        served += 1
+        length = max_tokens * (num_added + 1) // batch if num_added < batch else max_tokens
+        engine.add_request(str(num_added), workload.prompt(num_added), workload.params(length, num_added))
+        num_added += 1
 
-    for _ in range(batch):
-        add()
-
-    def tokens_per_s(block: int) -> float:
-        before = engine.metrics.num_emitted_tokens
+    def seconds() -> float:
+        nonlocal num_slices
+        num_slices += 1
         began = time.perf_counter()
-        while engine.metrics.num_emitted_tokens < (block + 1) * block_tokens:
+        while engine.metrics.num_emitted_tokens < num_slices * slice_tokens:
             for output in engine.step():
                 if output.finished:
                     add()
-        return (engine.metrics.num_emitted_tokens - before) / (time.perf_counter() - began)
+        return time.perf_counter() - began
 
-    return tokens_per_s
+    for _ in range(batch):
+        add()
+    return seconds
 
 
-def drained(
-    engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int
-) -> Callable[[int], float]:
-    """Blocks that are served to their end."""
+def drained(engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int) -> Callable[[], float]:
+    """Seconds of the next block of prompts, served to its end."""
     size = workload.block_size(batch)
+    num_blocks = 0
 
-    def tokens_per_s(block: int) -> float:
-        chosen = [workload.prompt(block * size + place) for place in range(size)]
+    def seconds() -> float:
+        nonlocal num_blocks
+        chosen = [workload.prompt(num_blocks * size + place) for place in range(size)]
         began = time.perf_counter()
-        outputs = engine.generate(chosen, workload.params(max_tokens, block))
-        seconds = time.perf_counter() - began
-        return sum(len(output.outputs[0].token_ids) for output in outputs) / seconds
+        engine.generate(chosen, workload.params(max_tokens, num_blocks))
+        num_blocks += 1
+        return time.perf_counter() - began
 
-    return tokens_per_s
+    return seconds
 
 
 def show(title: str, speeds: Mapping[str, Sequence[float]], ratios: Mapping[str, Mapping[str, Any]]) -> None:

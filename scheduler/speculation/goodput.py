@@ -32,6 +32,8 @@ OFTEN_AT_FIRST = 30
 """Costs are learned from every third step that drafts, from every fourth that does not, after so many first
 ones: they change slowly."""
 
+NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
+
 MAX_BOOKED = 5.0
 """Plain steps that one step's drafting is booked with at most: a pause of the machine is not its fault."""
 
@@ -67,7 +69,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._step = 0
         self._speed = Speed()
         self._was_open = self._studies = True
-        self._probed = np.zeros(0, dtype=np.int64)
+        self._probed = NO_ROWS
         self._rests_until = 0
         self._num_studied = self._num_plain = 0
         self._unread_asked = [0.0] * len(members)
@@ -85,8 +87,13 @@ class AdaptiveDraftLength(DraftLengthController):
     def choose(self, batch: DraftBatch) -> Choice:
         """See ``DraftLengthController.choose``."""
         self._step += 1
+        nothing = Choice([0] * len(batch.request_ids), [0] * len(batch.request_ids))
+        if self._planner.leaves_out(batch, self._step):
+            self._probed = NO_ROWS
+            self._count_probes(0)
+            self._rests_until = self._planner.rests_until()
+            return nothing
         now = self._requests.running(batch, self.max_draft_tokens)
-        nothing = Choice([0] * len(now), [0] * len(now))
         if not now.caps.any():
             self.decision = None
             return nothing
@@ -96,7 +103,7 @@ class AdaptiveDraftLength(DraftLengthController):
         renews = self._renew_plan(now)
         lengths, who, worth = self._planner.chosen(now)
         drafts = bool(lengths.any())
-        self._probed = now.rows[:0]
+        self._probed = NO_ROWS
         if drafts and self._plain_checks.due(len(now), self._step):
             self._count_probes(0)
             return nothing
@@ -105,7 +112,7 @@ class AdaptiveDraftLength(DraftLengthController):
             self._probed = self._probing.add(now, chosen, self._account.balance, self._step)
         self._count_probes(len(self._probed))
         if not drafts and not len(self._probed):
-            self._rests_until = self._planner.rests_until(now)
+            self._rests_until = self._planner.rests_until()
             return nothing
         self._studies = len(self._probed) > 0 or self._step % study_interval(len(now)) == 0
         self._unread_asked = self._requests.note_asked(now, lengths, who)

@@ -71,9 +71,10 @@ class RequestProbes:
         rested = ~drafts[:, None] | (step - self._last[cells] >= BESIDE_INTERVAL)
         return (self._due[cells] <= step) & (self._member_due <= step) & (arms > 0) & rested
 
-    def longest_waiting(self, rows: Ints, arms: Ints) -> Ints:
-        """Places of requests, those first that drafted by these arms [R] longest ago."""
-        return np.argsort(self._last[rows, arms], kind="stable")
+    def in_turn(self, rows: Ints, arms: Ints) -> Ints:
+        """Places of requests: those first whose last probes by these arms [R] brought most, of the same those
+        that drafted longest ago. So a hit is followed up though others wait."""
+        return np.lexsort((self._last[rows, arms], self._level[rows, arms]))
 
     def long_ago(self, member: int, step: int) -> bool:
         """Whether a member has drafted for nobody for so long that costs may have become others."""

@@ -71,21 +71,18 @@ class Probing:
     def _affordable(
         self, now: Running, wanted: Ints, member: int, num_planned: int, balance: float
     ) -> tuple[int, Ints]:
-        """The cheapest length, and as many requests as the account can pay for if nothing is accepted: those
-        of which least must be read, or that waited longest."""
+        """The cheapest length, and as many requests as the account can pay for if nothing is accepted, in
+        turn; if not even the first, the one of which least must be read."""
         most = min(self._members[member].max_draft_tokens, MAX_PROBE)
         per_unread = self._learned.drafting[member].costs[PER_UNREAD] / self._learned.plain_s(len(now))
-        waited = self._turns.longest_waiting(now.rows[wanted], now.arms[wanted, member])
-        wanted = wanted[waited]
-        if per_unread > 0:
-            wanted = wanted[np.argsort(now.unread[wanted, member], kind="stable")]
-        for num_tried in (len(wanted), len(wanted) // 4, 1):
-            tried = wanted[:num_tried]
+        wanted = wanted[self._turns.in_turn(now.rows[wanted], now.arms[wanted, member])]
+        least_unread = wanted[np.argsort(now.unread[wanted, member], kind="stable")]
+        for tried in (wanted, wanted[: len(wanted) // 4], wanted[:1], least_unread[:1]):
             if not len(tried):
                 continue
-            loss = self._loss(member, len(now), len(now) + num_planned, num_tried, most)
+            loss = self._loss(member, len(now), len(now) + num_planned, len(tried), most)
             lost = loss.min() + per_unread * now.unread[tried, member].sum()
-            if lost <= (balance if num_tried == 1 else balance * MOST_OF_BALANCE):
+            if lost <= (balance if len(tried) == 1 else balance * MOST_OF_BALANCE):
                 return int(loss.argmin()) + 1, tried
         return 0, wanted[:0]
 

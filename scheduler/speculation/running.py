@@ -17,12 +17,14 @@ class Running:
     """B requests, M members.
 
     Attributes:
+        request_ids: [B].
         rows, rooms, caps: [B], caps = the largest lengths they may be given.
         context_lens: [B], committed tokens.
         arms: [B, M], what each member offers (``Arms``).
         unread: [B, M], tokens a member would have to read first.
     """
 
+    request_ids: Sequence[str]
     rows: Ints
     rooms: Ints
     caps: Ints
@@ -56,6 +58,7 @@ class RequestTable:
         rooms = np.array(batch.rooms, dtype=np.int64)
         context_lens = np.array(batch.context_lens, dtype=np.int64)
         return Running(
+            self._known_ids,
             rows,
             rooms,
             np.maximum(np.minimum(np.minimum(rooms, batch.limits), most), 0),
