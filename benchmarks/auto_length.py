@@ -2,6 +2,7 @@
 
     python benchmarks/auto_length.py                                  # all three parts
     python benchmarks/auto_length.py --parts floor --batch-sizes 1 --workloads writing --blocks 12
+    python benchmarks/auto_length.py --engine vllm --parts floor --batch-sizes 1,8
 
 - floor: {ngram, draft, early_exit, auto} with ``num_draft_tokens: auto`` against none, for each workload
   (writing at temperature 1, random tokens, copying) and batch size; the worst ratio is the figure.
@@ -36,7 +37,7 @@ from prompts import chat_ids
 
 from foredraft.integration.config import AUTO, Config
 from foredraft.integration.embedded.build import Target, build_engine, load_target
-from foredraft.integration.embedded.engine import EmbeddedEngine
+from foredraft.integration.engine import Engine
 from foredraft.integration.sampling_params import SamplingParams
 
 PROPOSERS = ("ngram", "draft", "early_exit", AUTO)
@@ -74,7 +75,7 @@ class Workload:
 
 def main() -> None:
     options = parsed()
-    target = load_target(Config(dtype="bfloat16"))
+    target = load_target(Config(dtype=options.dtype))
     workloads = {name: load(name, target) for name in options.workloads.split(",")}
     results: dict[str, Any] = {}
     for part in options.parts.split(","):
@@ -105,7 +106,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--proposers", default=",".join(PROPOSERS), help="comma list")
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--blocks", type=int, default=20)
+    parser.add_argument("--engine", default="embedded", choices=("embedded", "vllm"))
+    parser.add_argument("--compiled", action="store_true", help="vLLM: not eager")
     parser.add_argument("--drain", action="store_true", help="serve each block to its end")
+    parser.set_defaults(model=Config().model, dtype="bfloat16")
     return parser.parse_args()
 
 
@@ -200,14 +204,18 @@ def numbered(serve: Callable[[], float]) -> Callable[[int], float]:
 
 def engine_for(
     values: Mapping[str, Any], target: Target, workload: Workload, batch: int, options: argparse.Namespace
-) -> EmbeddedEngine:
+) -> Engine:
     """The engine of a side."""
-    longest = max(map(len, workload.prompts)) + options.max_tokens
-    sizes = {"max_num_seqs": batch, "max_model_len": min(longest, target.max_len)}
+    longest = min(max(map(len, workload.prompts)) + options.max_tokens, target.max_len)
+    if options.engine == "vllm":
+        from vllm_side import vllm_engine
+
+        return vllm_engine(**values, batch=batch, options=options, given={"max_model_len": longest})
+    sizes = {"max_num_seqs": batch, "max_model_len": longest}
     return build_engine(Config(**values, engine=sizes), target)
 
 
-def kept_full(engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int) -> Callable[[], float]:
+def kept_full(engine: Engine, workload: Workload, batch: int, max_tokens: int) -> Callable[[], float]:
     """Seconds of the next slice of an endless queue; it ends at the same number of tokens for every side."""
     slice_tokens = workload.block_size(batch) * max_tokens / SLICES
     num_added = num_slices = 0
@@ -234,7 +242,7 @@ def kept_full(engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens
     return seconds
 
 
-def drained(engine: EmbeddedEngine, workload: Workload, batch: int, max_tokens: int) -> Callable[[], float]:
+def drained(engine: Engine, workload: Workload, batch: int, max_tokens: int) -> Callable[[], float]:
     """Seconds of the next block of prompts, served to its end."""
     size = workload.block_size(batch)
     num_blocks = 0
