@@ -39,7 +39,7 @@ FRESH_GAIN, FRESH_STEPS = 0.06, 20.0
 KEPT_STEPS = 4
 """Steps that a plan is kept at least, while nothing it rests on has moved; twice as many if nobody drafts."""
 
-REQUESTS_PER_STEP = 16
+REQUESTS_PER_STEP = 12
 """A batch of so many requests is planned and learned from every second step, of twice as many every third:
 its steps are long, and tell much each."""
 
