@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from foredraft.scheduler.speculation.acceptance import Drafted
 from foredraft.scheduler.speculation.contract import (
     Choice,
     Decision,
@@ -18,13 +17,14 @@ from foredraft.scheduler.speculation.contract import (
 from foredraft.scheduler.speculation.explanation import arm_names, explanation
 from foredraft.scheduler.speculation.learned import Learned
 from foredraft.scheduler.speculation.length_search import Plan
+from foredraft.scheduler.speculation.lessons import Lesson, Lessons
 from foredraft.scheduler.speculation.loss_account import LossAccount
 from foredraft.scheduler.speculation.members import Member
 from foredraft.scheduler.speculation.planner import Planned, Planner, study_interval
 from foredraft.scheduler.speculation.probes import PlainChecks, RequestProbes
 from foredraft.scheduler.speculation.probing import Probing
 from foredraft.scheduler.speculation.request_rows import Ints
-from foredraft.scheduler.speculation.running import RequestTable, Running
+from foredraft.scheduler.speculation.running import Asked, RequestTable, Running
 from foredraft.scheduler.speculation.speed import Speed
 
 COSTS_EVERY, PLAIN_COSTS_EVERY = 3, 4
@@ -63,6 +63,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._planner = Planner(self._learned, members)
         self._account = LossAccount()
         self._turns = RequestProbes(self._learned.arms.member)
+        self._lessons = Lessons(self._learned.acceptance, self._requests, self._turns, self._planner)
         self._probing = Probing(self._learned, members, self._turns)
         # What a calibration has measured is checked later than what is only guessed.
         self._plain_checks = PlainChecks(first=8 if pass_seconds else 2)
@@ -72,7 +73,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._probed = NO_ROWS
         self._rests_until = 0
         self._num_studied = self._num_plain = 0
-        self._unread_asked = [0.0] * len(members)
+        self._asked = Asked({}, [0.0] * len(members))
         self._explained: dict[bytes, Plan] = {}  # by what is offered, where one request decides
 
     # ---- choosing
@@ -88,7 +89,7 @@ class AdaptiveDraftLength(DraftLengthController):
         """See ``DraftLengthController.choose``."""
         self._step += 1
         nothing = Choice([0] * len(batch.request_ids), [0] * len(batch.request_ids))
-        if self._planner.leaves_out(batch, self._step):
+        if not self._closes and self._planner.leaves_out(batch, self._step):
             self._probed = NO_ROWS
             self._count_probes(0)
             self._rests_until = self._planner.rests_until()
@@ -115,7 +116,7 @@ class AdaptiveDraftLength(DraftLengthController):
             self._rests_until = self._planner.rests_until()
             return nothing
         self._studies = len(self._probed) > 0 or self._step % study_interval(len(now)) == 0
-        self._unread_asked = self._requests.note_asked(now, lengths, who)
+        self._asked = self._requests.note_asked(now, lengths, who)
         return Choice(lengths.tolist(), who.tolist())
 
     def _count_probes(self, num_probes: int) -> None:
@@ -125,15 +126,23 @@ class AdaptiveDraftLength(DraftLengthController):
     def _renew_plan(self, now: Running) -> bool:
         """Make the plan anew if need be; whether it was."""
         self._fit()
-        closes = self._was_open and not self._account.open
+        closes = self._closes
         self._was_open = self._account.open
+        outdated = closes or self._planner.outdated(now, self._step)
+        if outdated:
+            self._lessons.learn()
         if closes:
             self._learned.acceptance.trust_recent(now.rows)  # what was believed has lost too much
-        if closes or self._planner.outdated(now, self._step):
+        if outdated:
             self._planner.renew(now, self._step, self._speed.tokens_per_s, may_draft=self._account.open)
             self._decide(now)
             return True
         return False
+
+    @property
+    def _closes(self) -> bool:
+        """Whether the account has run dry since a plan was considered."""
+        return self._was_open and not self._account.open
 
     def _fit(self) -> None:
         for table in (self._planner, self._learned.acceptance, self._turns):
@@ -181,7 +190,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._settle(report)
         if self._studies:
             self._num_studied += 1
-            self._learn_acceptance(report)
+            self._lessons.add(Lesson(self._step, report, self._asked.arms, self._probed))
             often = self._num_studied <= OFTEN_AT_FIRST or len(self._probed) > 0
             if often or self._num_studied % COSTS_EVERY == 0:
                 self._learn_pass(report)
@@ -214,37 +223,17 @@ class AdaptiveDraftLength(DraftLengthController):
         pass_s = report.step_s - sum(report.propose_s)
         self._learned.step_cost.observe(len(report.outcomes), report.num_tokens, pass_s)
 
-    def _learn_acceptance(self, report: StepReport) -> None:
-        columns = [(one.num_verified, one.num_accepted, len(one.committed_ids)) for one in report.outcomes]
-        asked = np.array(report.choice.lengths, dtype=np.int64)
-        places = np.flatnonzero(asked)
-        rows = self._requests.rows_of([outcome.request_id for outcome in report.outcomes])[places]
-        who = np.array(report.choice.members, dtype=np.int64)[places]
-        asked = asked[places]
-        drafted, accepted, committed = np.array(columns, dtype=np.int64)[places].T
-        arms = self._requests.asked_arms(rows)
-        self._learned.acceptance.observe(Drafted(rows, arms, asked, drafted, accepted, committed <= accepted))
-        self._turns.drafted(rows, arms, drafted, accepted, self._step)
-        self._note_probes(rows, who, accepted)
-
     def _learn_drafting(self, report: StepReport) -> None:
         for member, cost in enumerate(self._learned.drafting):
             pairs = zip(report.choice.members, report.choice.lengths, strict=True)
             asked = [length for who, length in pairs if who == member and length]
             if asked:
-                unread, seconds = self._unread_asked[member], report.propose_s[member]
+                unread, seconds = self._asked.unread[member], report.propose_s[member]
                 cost.observe(max(asked), sum(asked), unread, seconds)
-
-    def _note_probes(self, rows: Ints, who: Ints, num_accepted: Ints) -> None:
-        probed = np.isin(rows, self._probed) if len(self._probed) else np.zeros(len(rows), dtype=np.bool_)
-        for member in np.flatnonzero(np.bincount(who[probed])).tolist():
-            hit = bool(num_accepted[probed & (who == member)].any())
-            self._turns.probed(member, hit=hit, step=self._step)
-            if hit:
-                self._planner.hurry(self._step)
 
     def release(self, request_id: str) -> None:
         """See ``DraftLengthController.release``."""
+        self._lessons.learn()  # while it has its row
         row = self._requests.release(request_id)
         if row is not None:
             self._fit()

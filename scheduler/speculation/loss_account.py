@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-ALLOWANCE = 0.005
+ALLOWANCE = 0.0075
 """Share of the time that may be lost in the long run."""
 
 START_STEPS = 4.0

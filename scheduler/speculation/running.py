@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,14 +36,26 @@ class Running:
         return len(self.rows)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What was asked in a step.
+
+    Attributes:
+        arms: by request, the arm it drafts by.
+        unread: [M], tokens that each member has to read first.
+    """
+
+    arms: Mapping[str, int]
+    unread: Sequence[float]
+
+
 class RequestTable:
-    """What is kept of each request between steps: how far each member has read, and the arm asked last."""
+    """What is kept of each request between steps: how far each member has read."""
 
     def __init__(self, arms: Arms, num_members: int) -> None:
         self._arms = arms
         self._rows = RequestRows()
         self._read = np.zeros((self._rows.size, num_members), dtype=np.int64)
-        self._asked_arm = np.zeros(self._rows.size, dtype=np.int64)
         self._known_ids: Sequence[str] = ()
         self._known_rows: Ints = np.zeros(0, dtype=np.int64)
 
@@ -71,24 +83,20 @@ class RequestTable:
         """Rows of requests; those of the last call are remembered, as a batch changes seldom."""
         if request_ids != self._known_ids:
             self._known_ids, self._known_rows = list(request_ids), self._rows.of(request_ids)
-            self._read, self._asked_arm = grown(self._read, self.size), grown(self._asked_arm, self.size)
+            self._read = grown(self._read, self.size)
         return self._known_rows
 
-    def note_asked(self, now: Running, lengths: Ints, members: Ints) -> list[float]:
-        """Remember what each request is given; returns the tokens that each member has to read first.
+    def note_asked(self, now: Running, lengths: Ints, members: Ints) -> Asked:
+        """Remember who will have read what.
 
         What a member will have read is what is committed now; the tokens of the step itself it reads later.
         """
         places = np.flatnonzero(lengths)
         rows, who = now.rows[places], members[places]
-        self._asked_arm[rows] = now.arms[places, who]
         self._read[rows, who] = now.context_lens[places]
         unread: list[float] = np.bincount(who, now.unread[places, who], self._read.shape[1]).tolist()
-        return unread
-
-    def asked_arms(self, rows: Ints) -> Ints:
-        """[R], what ``note_asked`` noted."""
-        return self._asked_arm[rows]
+        names = [now.request_ids[place] for place in places.tolist()]
+        return Asked(dict(zip(names, now.arms[places, who].tolist(), strict=True)), unread)
 
     def release(self, request_id: str) -> int | None:
         """The row that is free again; ``None`` for a request never seen."""

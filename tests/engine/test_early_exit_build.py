@@ -213,7 +213,8 @@ def test_the_own_head_keeps_nothing(target: Target) -> None:
 def test_a_trained_head_keeps_its_own_keys_and_values(
     target: Target, tmp_path: Path, num_blocks: int, states: bool
 ) -> None:
-    """And the newest states of each row; the target's weights and cache are there once (F91, F123)."""
+    """And the newest states of each row, at the exit and last; the target's weights and cache are there once
+    (F91, F123)."""
     file = trained_exit(MODEL, 1, num_blocks=num_blocks, reads_states=states)
     config = config_of(write(tmp_path, file))
     none = build_engine(config_of(proposer="none"), target)
@@ -224,8 +225,11 @@ def test_a_trained_head_keeps_its_own_keys_and_values(
     assert cache_bytes(engine) == cache_bytes(none) + 3 * 128 * own
     kept = 0 if decoder._states is None else decoder._states.states.untyped_storage().nbytes()
     assert kept == (3 * EXIT_STATES * 64 * 4 if states else 0)
+    assert decoder.exit_backlog is not None
+    waiting = decoder.exit_backlog._at_exit.states.untyped_storage().nbytes()
+    assert waiting == 3 * EXIT_STATES * 64 * 4
     weights = sum(tensor.numel() * 4 for tensor in file.tensors.values())
-    extra = live_bytes() - before - cache_bytes(engine) - kept
+    extra = live_bytes() - before - cache_bytes(engine) - kept - waiting
     # Of the head alone. Weights are packed, and its one-token embedding and the rotary table are small.
     assert weights <= extra < 1.1 * weights + 2000
     assert extra < 0.5 * sum(one.numel() * 4 for one in MODEL.parameters()) * num_blocks

@@ -109,7 +109,7 @@ class _Watched(AdaptiveDraftLength):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_account_keeps_its_word(seed: int) -> None:
-    """docs/controller.md: over the steps from any start on, drafts lose at most b + 0.005 N + one step.
+    """docs/controller.md: over the steps from any start on, drafts lose at most b + 0.0075 N + one step.
 
     The adversary accepts everything until the balance is full, then nothing, then everything for long enough
     to be believed again, with costs that are right: so the seconds that are booked are the ones spent.
