@@ -41,7 +41,8 @@ class Asked:
     """What was asked in a step.
 
     Attributes:
-        arms: by request, the arm it drafts by.
+        arms: by request, the arm it drafts by. Of one that is not asked, the last: an engine may be late
+            with what it drafted.
         unread: [M], tokens that each member has to read first.
     """
 
@@ -56,6 +57,7 @@ class RequestTable:
         self._arms = arms
         self._rows = RequestRows()
         self._read = np.zeros((self._rows.size, num_members), dtype=np.int64)
+        self._asked_arms: dict[str, int] = {}
         self._known_ids: Sequence[str] = ()
         self._known_rows: Ints = np.zeros(0, dtype=np.int64)
 
@@ -96,13 +98,15 @@ class RequestTable:
         self._read[rows, who] = now.context_lens[places]
         unread: list[float] = np.bincount(who, now.unread[places, who], self._read.shape[1]).tolist()
         names = [now.request_ids[place] for place in places.tolist()]
-        return Asked(dict(zip(names, now.arms[places, who].tolist(), strict=True)), unread)
+        self._asked_arms.update(zip(names, now.arms[places, who].tolist(), strict=True))
+        return Asked(dict(self._asked_arms), unread)
 
     def release(self, request_id: str) -> int | None:
         """The row that is free again; ``None`` for a request never seen."""
         row = self._rows.release(request_id)
         if row is not None:
             self._read[row] = 0
+            self._asked_arms.pop(request_id, None)
             self._known_ids = ()
         return row
 

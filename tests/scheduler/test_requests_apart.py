@@ -82,6 +82,22 @@ def test_an_aborted_request_has_no_outcome() -> None:
     assert len(controller.choose(left).lengths) == 2
 
 
+def test_a_draft_that_comes_late_counts_for_its_own_arm() -> None:
+    """vLLM may leave a request out of a step, and verify its draft in the next one."""
+    controller = calibrated(load(0.9))
+    both = batch_of(50, 50)
+    choice = controller.choose(both)
+    assert all(choice.lengths)
+    one = DraftBatch(both.request_ids[:1], [50], [10], [NO_LIMIT])
+    report(controller, one, Choice(choice.lengths[:1], choice.members[:1]))
+    controller.choose(one)
+    report(controller, both, choice)
+    counts = controller._learned.acceptance._counts.reshape(controller._requests.size, 2, -1)
+    late = controller._requests.rows_of(both.request_ids)[1]
+    assert counts[late, 1].any()
+    assert not counts[late, 0].any()
+
+
 def test_catching_up_is_part_of_the_cost() -> None:
     """A request about to end does not take up drafting with a model that must first read a long prompt."""
     lengths = {}
