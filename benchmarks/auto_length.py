@@ -223,7 +223,7 @@ def kept_full(engine: Engine, workload: Workload, batch: int, max_tokens: int) -
     def add() -> None:
         nonlocal num_added
         # The first ones end one after the other: from then on requests come and go singly.
-        length = max_tokens * (num_added + 1) // batch if num_added < batch else max_tokens
+        length = -(-max_tokens * (num_added + 1) // batch) if num_added < batch else max_tokens
         engine.add_request(str(num_added), workload.prompt(num_added), workload.params(length, num_added))
         num_added += 1
 

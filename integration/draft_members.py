@@ -24,7 +24,13 @@ def members_of(config: Config, proposer: Proposer, step_s: Mapping[str, float]) 
         step_s: by name, seconds of one drafting step, as far as they were calibrated.
     """
     return [
-        Member(name, most_chosen(name, config), member.num_prospects, step_s.get(name, 0.0))
+        Member(
+            name,
+            most_chosen(name, config),
+            member.num_prospects,
+            step_s.get(name, 0.0),
+            member.most_unread,
+        )
         for name, member in named_members(config, proposer).items()
     ]
 

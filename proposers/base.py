@@ -74,6 +74,10 @@ class Proposer(ABC):
     num_prospects: int = 1
     """How many kinds of drafts ``prospects`` tells apart, 1 or more."""
 
+    most_unread: int | None = None
+    """Tokens that it may have to read first, at most, when it drafts for a request after a while; ``None`` =
+    all that were committed meanwhile."""
+
     @property
     def members(self) -> Sequence[Proposer]:
         """What it is made of: itself, for most."""

@@ -11,6 +11,9 @@ from foredraft.proposers.drafting import DraftedRows, DraftingRows, draft_tokens
 from foredraft.proposers.token_by_token import TokenByTokenProposer
 from foredraft.verifier import Draft
 
+MOST_UNREAD = 64
+"""Tokens of a request that a head with layers of its own may lag behind the target."""
+
 
 class EarlyExitProposer(TokenByTokenProposer):
     """Self-speculation: leave the target after a few layers, guess, go on with the guess.
@@ -23,6 +26,8 @@ class EarlyExitProposer(TokenByTokenProposer):
         decoder: the target up to its exit, over the target's rows; the other arguments as for
             ``TokenByTokenProposer``.
     """
+
+    most_unread = MOST_UNREAD
 
     def propose(self, context: DraftContext) -> Draft:
         """See ``Proposer.propose``. Greedy requests get point masses, the others drawn tokens.

@@ -12,18 +12,22 @@ from foredraft.integration.embedded.exit_head import TrainedHead
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.proposers.decoder import Tokens, to_device
+from foredraft.proposers.early_exit import MOST_UNREAD
 
-EXIT_STATES = 64
+EXIT_STATES = MOST_UNREAD
 """Positions of a row whose states are kept for an exit head: those it has yet to read, at most."""
+
+ROWS_AT_ONCE = 4
+"""Rows that are read in one call at most: as many tokens as a prefill chunk has, whose memory is planned."""
 
 
 class ExitBacklog:
     """Where the exit head stands in each row, and the states at the exit of what it has yet to read.
 
     The head's layers look back, so it has to read every token sooner or later; but a call costs about as much
-    for one token as for many. So a row that does not draft is read every ``width`` tokens or so, and while
-    nothing drafts the head costs next to nothing. After a draft the next pass is read at once: its layout is
-    there, and who drafted will draft again.
+    for one token as for a few dozen. So a row that does not draft is read every ``width`` tokens or so, and
+    while nothing drafts the head costs next to nothing. Where all rows of a pass have drafted it is read at
+    once: its layout is there, and who drafted will draft again.
 
     Args:
         states: last hidden states of the target, for a head that reads them; as many positions at least.
@@ -41,16 +45,17 @@ class ExitBacklog:
         # Leading positions whose keys and values the head has written. Behind the valid length of a row the
         # number means nothing: what is there is written again.
         self._num_read = [0] * cache.num_slots
-        self._drafted = False
+        self._drafted: set[int] = set()  # rows that drafted since the last pass
 
     def add(self, tokens: Tokens, layout: Layout, at_exit: Tensor, hidden: Tensor) -> None:
         """After a pass of the whole target, and before its last hidden states ``hidden`` are kept."""
         for row, start in zip(tokens.row_ids, tokens.starts, strict=True):
             self._num_read[row] = min(self._num_read[row], start)
-        if not self._drafted and self._fits(tokens):
+        all_drafted = self._drafted.issuperset(tokens.row_ids)
+        self._drafted.clear()
+        if not all_drafted and self._fits(tokens):
             self._at_exit.write(tokens.row_ids, tokens.starts, tokens.query_lens, at_exit)
             return
-        self._drafted = False
         self.catch_up(tokens)
         self._exit_head.store(at_exit, self._states_before(tokens, hidden), layout)
         self._note_read(tokens)
@@ -64,8 +69,11 @@ class ExitBacklog:
                 rows.append(row)
                 firsts.append(num_read)
                 counts.append(start - num_read)
-        if not rows:
-            return
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            some = slice(first, first + ROWS_AT_ONCE)
+            self._read(rows[some], firsts[some], counts[some])
+
+    def _read(self, rows: list[int], firsts: list[int], counts: list[int]) -> None:
         at_exit = self._at_exit.read(rows, firsts, counts)
         states = self._states.read(rows, [first - 1 for first in firsts], counts) if self._states else None
         nothing = torch.empty(0, dtype=torch.int64)
@@ -74,7 +82,7 @@ class ExitBacklog:
 
     def note_drafting(self, tokens: Tokens) -> None:
         """The head has read ``tokens`` in drafting."""
-        self._drafted = True
+        self._drafted.update(tokens.row_ids)
         self._note_read(tokens)
 
     def _fits(self, tokens: Tokens) -> bool:

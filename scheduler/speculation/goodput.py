@@ -59,7 +59,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self.members = members
         self.max_draft_tokens = max(member.max_draft_tokens for member in members)
         self._learned = Learned(members, pass_seconds)
-        self._requests = RequestTable(self._learned.arms, len(members))
+        self._requests = RequestTable(self._learned.arms, members)
         self._planner = Planner(self._learned, members)
         self._account = LossAccount()
         self._turns = RequestProbes(self._learned.arms.member)
@@ -92,7 +92,7 @@ class AdaptiveDraftLength(DraftLengthController):
         if not self._closes and self._planner.leaves_out(batch, self._step):
             self._probed = NO_ROWS
             self._count_probes(0)
-            self._rests_until = self._planner.rests_until()
+            self._rests_until = self._planner.rests_until(batch.request_ids)
             return nothing
         now = self._requests.running(batch, self.max_draft_tokens)
         if not now.caps.any():
@@ -113,7 +113,7 @@ class AdaptiveDraftLength(DraftLengthController):
             self._probed = self._probing.add(now, chosen, self._account.balance, self._step)
         self._count_probes(len(self._probed))
         if not drafts and not len(self._probed):
-            self._rests_until = self._planner.rests_until()
+            self._rests_until = self._planner.rests_until(batch.request_ids)
             return nothing
         self._studies = len(self._probed) > 0 or self._step % study_interval(len(now)) == 0
         self._asked = self._requests.note_asked(now, lengths, who)

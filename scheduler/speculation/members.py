@@ -19,6 +19,7 @@ class Member:
         max_draft_tokens: the largest length it is given, 1 or more.
         num_prospects: see ``Proposer.num_prospects``.
         step_s: seconds of one drafting step, from a calibration; 0 = unknown, or next to nothing.
+        most_unread: see ``Proposer.most_unread``.
 
     Raises:
         ValueError: ``max_draft_tokens`` below 1.
@@ -28,6 +29,7 @@ class Member:
     max_draft_tokens: int
     num_prospects: int = 1
     step_s: float = 0.0
+    most_unread: int | None = None
 
     def __post_init__(self) -> None:
         if type(self.max_draft_tokens) is not int or self.max_draft_tokens < 1:

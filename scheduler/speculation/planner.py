@@ -116,6 +116,7 @@ class Planner:
     def clear(self, row: int) -> None:
         """Forget a request."""
         self._lengths[row], self._worth[row] = 0, -1.0
+        self._request_ids = ()  # its id may be used again
 
     def outdated(self, now: Running, step: int) -> bool:
         """Whether something the plan rests on has moved, or it is old."""
@@ -124,9 +125,10 @@ class Planner:
         joined = now.rows is not self._rows and (self._worth[now.rows, 0] < 0).any()
         return bool(joined)
 
-    def rests_until(self) -> int:
-        """The step before which nobody drafts, whatever its members offer."""
-        return 0 if any(map(any, self._used)) else self._next_step
+    def rests_until(self, request_ids: Sequence[str]) -> int:
+        """The step before which none of these drafts, whatever its members offer."""
+        rests = request_ids == self._request_ids and not any(map(any, self._used))
+        return self._next_step if rests else 0
 
     def leaves_out(self, batch: DraftBatch, step: int) -> bool:
         """Whether the plan stands and gives none of these requests a draft, for what their members offer.

@@ -43,6 +43,7 @@ class RequestProbes:
         self._due = np.zeros((1, num_arms), dtype=np.int64)
         self._level = np.zeros((1, num_arms), dtype=np.int64)
         self._last = np.full((1, num_arms), NEVER)
+        self._hit = np.zeros((1, num_arms), dtype=np.bool_)
         self._member_due = np.zeros(num_members, dtype=np.int64)
         self._member_level = np.zeros(num_members, dtype=np.int64)
         self._member_last = np.zeros(num_members, dtype=np.int64)
@@ -52,11 +53,13 @@ class RequestProbes:
         if len(self._due) < size:
             added = np.full((size - len(self._last), self._last.shape[1]), NEVER)
             self._due, self._level = grown(self._due, size), grown(self._level, size)
+            self._hit = grown(self._hit, size)
             self._last = np.concatenate([self._last, added])
 
     def clear(self, row: int) -> None:
         """Forget a request; the next one in its row may probe when its member may."""
         self._due[row] = self._level[row] = 0
+        self._hit[row] = False
         self._last[row] = NEVER
 
     def due(self, rows: Ints, arms: Ints, drafts: Bools, step: int) -> Bools:
@@ -72,9 +75,9 @@ class RequestProbes:
         return (self._due[cells] <= step) & (self._member_due <= step) & (arms > 0) & rested
 
     def in_turn(self, rows: Ints, arms: Ints) -> Ints:
-        """Places of requests: those first whose last probes by these arms [R] brought most, of the same those
-        that drafted longest ago. So a hit is followed up though others wait."""
-        return np.lexsort((self._last[rows, arms], self._level[rows, arms]))
+        """Places of requests: those first of whose latest drafts by these arms [R] something was accepted, so
+        that a hit is followed up though others wait; of the same those that drafted longest ago."""
+        return np.lexsort((self._last[rows, arms], ~self._hit[rows, arms]))
 
     def long_ago(self, member: int, step: int) -> bool:
         """Whether a member has drafted for nobody for so long that costs may have become others."""
@@ -86,6 +89,8 @@ class RequestProbes:
         before, found = self._level[rows, arms], num_drafted > 0
         level = np.where(found, _moved(before, num_accepted > 0), before)
         self._level[rows, arms] = level
+        # Doubted only after as many misses in a row as a hit is worth levels.
+        self._hit[rows, arms] = (num_accepted > 0) | (self._hit[rows, arms] & (level < len(INTERVALS) - 1))
         self._due[rows, arms] = _next_due(np.where(found, INTERVALS[level], 1), step)
 
     def probed(self, member: int, *, hit: bool, step: int) -> None:

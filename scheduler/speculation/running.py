@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foredraft.scheduler.speculation.contract import DraftBatch
-from foredraft.scheduler.speculation.members import Arms
+from foredraft.scheduler.speculation.contract import NO_LIMIT, DraftBatch
+from foredraft.scheduler.speculation.members import Arms, Member
 from foredraft.scheduler.speculation.request_rows import Ints, RequestRows, grown
 
 
@@ -53,10 +53,12 @@ class Asked:
 class RequestTable:
     """What is kept of each request between steps: how far each member has read."""
 
-    def __init__(self, arms: Arms, num_members: int) -> None:
+    def __init__(self, arms: Arms, members: Sequence[Member]) -> None:
         self._arms = arms
         self._rows = RequestRows()
-        self._read = np.zeros((self._rows.size, num_members), dtype=np.int64)
+        self._read = np.zeros((self._rows.size, len(members)), dtype=np.int64)
+        most = [NO_LIMIT if one.most_unread is None else one.most_unread for one in members]
+        self._most_unread = np.array(most, dtype=np.int64)
         self._asked_arms: dict[str, int] = {}
         self._known_ids: Sequence[str] = ()
         self._known_rows: Ints = np.zeros(0, dtype=np.int64)
@@ -78,7 +80,7 @@ class RequestTable:
             np.maximum(np.minimum(np.minimum(rooms, batch.limits), most), 0),
             context_lens,
             self._arms.of(batch.prospects, len(rows)),
-            context_lens[:, None] - self._read[rows],
+            np.minimum(context_lens[:, None] - self._read[rows], self._most_unread),
         )
 
     def rows_of(self, request_ids: Sequence[str]) -> Ints:

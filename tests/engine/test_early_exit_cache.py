@@ -23,7 +23,7 @@ from toys import make_engine, random_prompts
 
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.exit_backlog import EXIT_STATES
+from foredraft.integration.embedded.exit_backlog import EXIT_STATES, ROWS_AT_ONCE
 from foredraft.integration.embedded.exit_decoder import ExitDecoder
 from foredraft.integration.embedded.exit_head import ExitHead, OwnHead
 from foredraft.integration.embedded.forward import prepare_model
@@ -250,6 +250,21 @@ def test_the_head_waits_while_nothing_drafts_and_reads_all_before_a_draft(
         assert_what_the_head_read_is_right(engine, name)
     assert all(num_read(engine)[row] >= length for row, length in lengths.items())
     assert min(drafts_after, EXIT_STATES) - 2 <= most_waiting < EXIT_STATES
+    assert engine.metrics.num_proposer_faults == 0
+
+
+def test_many_rows_are_read_in_several_calls() -> None:
+    """More than are read at once; every other one drafts, so that the others wait on."""
+    name, num_rows = "two blocks, reads states", 2 * ROWS_AT_ONCE + 1
+    engine = exit_engine(TARGET, HEADS[name], num_rows=num_rows)
+    submit(engine, random_prompts(num_rows, seed=8, longest=20), SamplingParams(temperature=0, max_tokens=24))
+    given_by(engine, lambda step, place: 3 if step >= 9 and (step == 9 or place % 2) else 0)
+    while engine.has_unfinished_requests():
+        drafted = engine.metrics.num_drafted_tokens
+        engine.step()
+        assert_what_the_head_read_is_right(engine, name)
+        if drafted == 0 < engine.metrics.num_drafted_tokens:
+            assert all(num_read(engine)[row] > 9 for row in range(num_rows))
     assert engine.metrics.num_proposer_faults == 0
 
 

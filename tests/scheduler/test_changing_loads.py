@@ -2,11 +2,13 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from loads import NEVER_SLOWER, WARM_UP, calibrated, load, member, run_of
 
 from foredraft.scheduler.speculation import AdaptiveDraftLength, Choice, DraftBatch, StepReport
 from foredraft.scheduler.speculation.loss_account import ALLOWANCE
+from foredraft.scheduler.speculation.probes import RequestProbes
 from foredraft.scheduler.speculation.scripted_load import Load, Run, play
 
 DROP, RETURN = 150, 300
@@ -188,3 +190,11 @@ def test_what_is_left_out_at_a_glance_is_what_the_arrays_say(batch: int) -> None
     assert runs[0].choices == runs[1].choices
     assert any(map(any, runs[0].lengths))
     assert asked > 20
+
+
+def test_a_hit_is_followed_up_before_those_never_tried_and_an_empty_draft_is_not() -> None:
+    turns = RequestProbes(np.array([0, 0]))
+    turns.fit(6)
+    rows, arms = np.arange(1, 6), np.ones(5, dtype=np.int64)
+    turns.drafted(rows[[1, 3]], arms[:2], np.array([0, 2]), np.array([0, 1]), step=7)
+    assert turns.in_turn(rows, arms).tolist() == [3, 0, 2, 4, 1]

@@ -98,6 +98,25 @@ def test_a_draft_that_comes_late_counts_for_its_own_arm() -> None:
     assert not counts[late, 0].any()
 
 
+def test_what_a_member_has_to_read_at_most() -> None:
+    members = [Member("model", 4), Member("head", 4, most_unread=64), Member("look-up", 4, most_unread=0)]
+    table = AdaptiveDraftLength(members, {1: 1.0, 16: 1.1})._requests
+    batch = DraftBatch(["short", "long"], [9, 9], [30, 1_000], [NO_LIMIT] * 2)
+    assert table.running(batch, 4).unread.tolist() == [[30, 30, 0], [1_000, 64, 0]]
+
+
+def test_an_id_that_is_used_again_is_planned_for_at_once() -> None:
+    """Though the plan for the request before, of the same id, had nothing for it."""
+    controller = AdaptiveDraftLength([Member("look-up", 4, 3, 0.0)], {1: 1.0, 16: 1.1})
+    for step in range(40):
+        batch = DraftBatch(["one"], [500], [10 + step], [NO_LIMIT], [[step % 3]])
+        choice = controller.choose(batch)
+        outcome = Outcome("one", 10 + step, choice.lengths[0], choice.lengths[0], 0, (0,))
+        controller.observe(StepReport([outcome], choice, [0.2 * any(choice.lengths)], 1.0, 1.2, 1))
+    controller.release("one")
+    assert not controller._planner.leaves_out(batch, controller._step + 1)
+
+
 def test_catching_up_is_part_of_the_cost() -> None:
     """A request about to end does not take up drafting with a model that must first read a long prompt."""
     lengths = {}

@@ -17,7 +17,7 @@ from foredraft.scheduler.speculation.scripted_load import Load, play
 def test_close_to_the_best_lengths(passes: str, proposer: str, rate: float, batch: int) -> None:
     """Mean of three runs within 3 % of the offline optimum after warm-up; none slower than plain.
 
-    Where less than 5 % can be gained, the 2 % that a plan must promise and the 1 % for probes weigh more.
+    Where less than 5 % can be gained, the 2 % that a plan must promise and the 0.75 % for probes weigh more.
     """
     script = load(rate, passes, proposer, batch=lambda step: batch)
     runs = [run_of(script, seed=seed) for seed in range(3)]
