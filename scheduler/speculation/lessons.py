@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foredraft.scheduler.speculation.acceptance import AcceptanceEstimator, Drafted
+from foredraft.scheduler.speculation.acceptance import AcceptanceEstimator, Bools, Drafted
 from foredraft.scheduler.speculation.contract import StepReport
 from foredraft.scheduler.speculation.planner import Planner, study_interval
 from foredraft.scheduler.speculation.probes import RequestProbes
@@ -81,7 +81,7 @@ class Lessons:
         if len(lesson.probed):
             self._note_probes(np.isin(rows, lesson.probed), who, accepted, lesson.step)
 
-    def _note_probes(self, probed: Ints, who: Ints, num_accepted: Ints, step: int) -> None:
+    def _note_probes(self, probed: Bools, who: Ints, num_accepted: Ints, step: int) -> None:
         for member in np.flatnonzero(np.bincount(who[probed])).tolist():
             hit = bool(num_accepted[probed & (who == member)].any())
             self._turns.probed(member, hit=hit, step=step)

@@ -54,11 +54,11 @@ class Arms:
             [[0], np.repeat([member.max_draft_tokens for member in members], counts)]
         )
 
-    def by_member(self, of_arm: Sequence[bool]) -> list[list[bool]]:
-        """[M][prospects + 1], from [A]: at 0, where nothing is offered, false."""
+    def by_member(self, of_arm: Sequence[int]) -> list[list[int]]:
+        """[M][prospects + 1], from [A]; at 0, where nothing is offered, 0."""
         ends = [*self._before[1:].tolist(), len(self) - 1]
         return [
-            [False, *of_arm[before + 1 : end + 1]]
+            [0, *of_arm[before + 1 : end + 1]]
             for before, end in zip(self._before.tolist(), ends, strict=True)
         ]
 

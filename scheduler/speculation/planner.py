@@ -100,7 +100,7 @@ class Planner:
         self._lengths = np.zeros((1, len(learned.arms)), dtype=np.int64)
         self._worth = np.full((1, len(learned.arms)), -1.0)
         self._request_ids: Sequence[str] = ()
-        self._used: list[list[bool]] = []  # by member and what it says: whether anybody drafts then
+        self._used: list[list[int]] = []  # by member and what it says: how far anybody drafts then
 
     @property
     def drafts(self) -> bool:
@@ -172,7 +172,7 @@ class Planner:
         found = self._found(by_arm, costs, now, tokens_per_s, may_draft)
         self._lengths[now.rows], self._worth[now.rows] = found.lengths, found.worth
         self._request_ids = now.request_ids
-        self._used = self._learned.arms.by_member(found.lengths.any(axis=0).tolist())
+        self._used = self._learned.arms.by_member(found.lengths.max(axis=0).tolist())
 
     def _stays_plain(self, now: Running, step: int) -> bool:
         """Whether nobody drafts, and nothing was learned that could change it."""
