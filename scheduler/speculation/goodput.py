@@ -88,10 +88,9 @@ class AdaptiveDraftLength(DraftLengthController):
     def choose(self, batch: DraftBatch) -> Choice:
         """See ``DraftLengthController.choose``."""
         self._step += 1
+        self._note_probed(NO_ROWS)
         nothing = Choice([0] * len(batch.request_ids), [0] * len(batch.request_ids))
         if not self._closes and self._planner.leaves_out(batch, self._step):
-            self._probed = NO_ROWS
-            self._count_probes(0)
             self._rests_until = self._planner.rests_until(batch.request_ids)
             return nothing
         now = self._requests.running(batch, self.max_draft_tokens)
@@ -104,14 +103,11 @@ class AdaptiveDraftLength(DraftLengthController):
         renews = self._renew_plan(now)
         lengths, who, worth = self._planner.chosen(now)
         drafts = bool(lengths.any())
-        self._probed = NO_ROWS
         if drafts and self._plain_checks.due(len(now), self._step):
-            self._count_probes(0)
             return nothing
         if renews and self._account.open:
             chosen = lengths, who, worth
-            self._probed = self._probing.add(now, chosen, self._account.balance, self._step)
-        self._count_probes(len(self._probed))
+            self._note_probed(self._probing.add(now, chosen, self._account.balance, self._step))
         if not drafts and not len(self._probed):
             self._rests_until = self._planner.rests_until(batch.request_ids)
             return nothing
@@ -119,9 +115,10 @@ class AdaptiveDraftLength(DraftLengthController):
         self._asked = self._requests.note_asked(now, lengths, who)
         return Choice(lengths.tolist(), who.tolist())
 
-    def _count_probes(self, num_probes: int) -> None:
-        if self.decision is not None and self.decision.num_probes != num_probes:
-            self.decision = replace(self.decision, num_probes=num_probes)
+    def _note_probed(self, rows: Ints) -> None:
+        self._probed = rows
+        if self.decision is not None and self.decision.num_probes != len(rows):
+            self.decision = replace(self.decision, num_probes=len(rows))
 
     def _renew_plan(self, now: Running) -> bool:
         """Make the plan anew if need be; whether it was."""

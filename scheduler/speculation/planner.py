@@ -120,10 +120,13 @@ class Planner:
 
     def outdated(self, now: Running, step: int) -> bool:
         """Whether something the plan rests on has moved, or it is old."""
-        if step >= self._next_step or self._learned.acceptance.num_changes != self._num_changes:
+        if self._is_old(step):
             return True
         joined = now.rows is not self._rows and (self._worth[now.rows, 0] < 0).any()
         return bool(joined)
+
+    def _is_old(self, step: int) -> bool:
+        return step >= self._next_step or self._learned.acceptance.num_changes != self._num_changes
 
     def rests_until(self, request_ids: Sequence[str]) -> int:
         """The step before which none of these drafts, whatever its members offer."""
@@ -136,7 +139,7 @@ class Planner:
         What ``outdated`` and ``chosen`` say, without arrays: cold, as after a pass of the model, they cost
         half a per cent of it.
         """
-        if step >= self._next_step or self._learned.acceptance.num_changes != self._num_changes:
+        if self._is_old(step):
             return False
         if batch.request_ids != self._request_ids or not batch.prospects:
             return False

@@ -51,7 +51,7 @@ class Asked:
 
 
 class RequestTable:
-    """What is kept of each request between steps: how far each member has read."""
+    """What is kept of each request between steps: how far each member has read, and the arm asked last."""
 
     def __init__(self, arms: Arms, members: Sequence[Member]) -> None:
         self._arms = arms

@@ -35,6 +35,6 @@ def test_it_closes_and_opens_again() -> None:
     account = LossAccount()
     account.settle(-START_STEPS - 0.5)
     assert not account.open
-    for _ in range(120):
+    for _ in range(70):
         account.settle(0.0)
     assert account.open
