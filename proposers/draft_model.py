@@ -76,7 +76,7 @@ class DraftModelProposer(TokenByTokenProposer):
         self._read_only(context, [plan for plan in plans if plan.wanted == 0])
         device = context.sampling.temperature.device
         if not drafting:
-            return Draft.from_lists([[] for _ in context.request_ids], device)
+            return Draft.none(len(context.request_ids), device)
         places = [plan.place for plan in drafting]
         rows = DraftingRows(
             *self._unread(context, drafting),

@@ -37,7 +37,7 @@ class EarlyExitProposer(TokenByTokenProposer):
         wanted = self._wanted(context)
         places = [place for place, count in enumerate(wanted) if count > 0]
         if not places:
-            return Draft.from_lists([[] for _ in wanted], context.sampling.temperature.device)
+            return Draft.none(len(wanted), context.sampling.temperature.device)
         return batch_draft(context, places, self._drafted(context, places, wanted))
 
     def release(self, request_id: str, reason: ReleaseReason) -> None:

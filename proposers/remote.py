@@ -102,7 +102,7 @@ class RemoteProposer(Proposer):
                 self._take_note(answer)
                 if answer is not None:
                     return self._draft(context, answer)
-        return Draft.from_lists([[] for _ in context.request_ids], context.sampling.temperature.device)
+        return Draft.none(len(context.request_ids), context.sampling.temperature.device)
 
     def release(self, request_id: str, reason: ReleaseReason) -> None:
         """See ``Proposer.release``. The server hears of it with the next message; of the last one at once."""

@@ -50,17 +50,19 @@ def num_noises(width: int) -> int:
 
 def pick_tokens(weights: Tensor, noise: Tensor) -> Tensor:
     """``categorical`` with its noise already drawn."""
-    chosen = _descend(weights, noise).clamp(max=weights.shape[1] - 1)
+    # Dividing by exponential noise orders the entries as adding Gumbel noise to their logarithms does, and a
+    # weight of 0 stays 0.
+    chosen = _descend(weights, torch.log(noise).neg_()).clamp_(max=weights.shape[1] - 1)
     return torch.where(weights.gather(1, chosen) > 0, chosen, PADDING).squeeze(1)
 
 
-def _descend(weights: Tensor, noise: Tensor) -> Tensor:
+def _descend(weights: Tensor, exponentials: Tensor) -> Tensor:
     """Index of the picked entry of each row, [N, 1]; the first noises belong to the lowest level."""
     if weights.shape[1] <= 2 * FAN_OUT:
-        return _pick(weights, noise)
-    block = _descend(block_sum(weights, FAN_OUT), noise[:, FAN_OUT:])
+        return (weights / exponentials).argmax(1, keepdim=True)
+    block = _descend(block_sum(weights, FAN_OUT), exponentials[:, FAN_OUT:])
     entries, ids = block_entries(weights, block, FAN_OUT, missing=0.0)
-    return ids.gather(1, _pick(entries, noise[:, :FAN_OUT]))
+    return ids.gather(1, (entries / exponentials[:, :FAN_OUT]).argmax(1, keepdim=True))
 
 
 def greedy_tokens(logits: Tensor) -> Tensor:
@@ -74,9 +76,3 @@ def greedy_tokens(logits: Tensor) -> Tensor:
     chosen = entries.argmax(1, keepdim=True)
     possible = entries.gather(1, chosen) > -math.inf
     return torch.where(possible, ids.gather(1, chosen), PADDING).squeeze(1)
-
-
-def _pick(weights: Tensor, noise: Tensor) -> Tensor:
-    # Dividing by exponential noise orders the entries as adding Gumbel noise to their logarithms does, and a
-    # weight of 0 stays 0.
-    return (weights / -torch.log(noise)).argmax(1, keepdim=True)

@@ -50,6 +50,12 @@ class Draft:
     probs: DraftProbs | None = None
 
     @staticmethod
+    def none(batch_size: int, device: torch.device | str = "cpu") -> Draft:
+        """Nobody drafts."""
+        lengths = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        return Draft(lengths.new_empty(batch_size, 0), lengths)
+
+    @staticmethod
     def from_lists(token_ids: list[list[int]], device: torch.device | str = "cpu") -> Draft:
         """A point-mass draft from one list of tokens per request."""
         lengths = [len(row) for row in token_ids]

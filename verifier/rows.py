@@ -34,14 +34,15 @@ class Layout:
         Raises:
             ValueError: ``num_rows`` is not sum(lengths + 1).
         """
-        ends = (lengths + 1).cumsum(0)
-        expected = int(ends[-1]) if len(lengths) else 0
+        requests = torch.arange(len(lengths), device=lengths.device)
+        expected = int(lengths.sum()) + len(lengths)
         if num_rows != expected:
             raise ValueError(
                 f"target_logits has {num_rows} rows, the draft needs sum(lengths + 1) = {expected}"
             )
-        starts = ends - lengths - 1
-        requests = torch.arange(len(lengths), device=lengths.device)
+        if num_rows == len(lengths):  # nobody drafts
+            return Layout(requests, requests, torch.zeros_like(requests))
+        starts = (lengths + 1).cumsum(0) - lengths - 1
         req_idx = requests.repeat_interleave(lengths + 1, output_size=num_rows)
         offset = torch.arange(num_rows, device=lengths.device) - starts[req_idx]
         return Layout(starts, req_idx, offset)

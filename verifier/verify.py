@@ -96,8 +96,9 @@ def _check_probs(probs: DraftProbs, num_places: int, vocab_size: int) -> None:
 def _drawn(draft: Draft, sampling: SamplingBatch) -> Tensor:
     """Which requests are judged by their draft's distribution, [B] bool."""
     drawn = torch.zeros_like(draft.lengths, dtype=torch.bool)
-    if draft.probs is not None:
-        drawn[draft.probs.rows] = True
+    if draft.probs is None:
+        return drawn
+    drawn[draft.probs.rows] = True
     return drawn & (draft.lengths > 0) & (sampling.temperature >= MIN_TEMPERATURE)
 
 

@@ -276,7 +276,7 @@ class EmbeddedEngine(Engine):
             with self._guarded("propose"):
                 draft = self.proposer.propose(context)
                 return draft, checked_draft(draft, choice.lengths, self.decoder.vocab_size)
-        return Draft.from_lists([[] for _ in rows], self.decoder.device), [[] for _ in rows]
+        return Draft.none(len(rows), self.decoder.device), [[] for _ in rows]
 
     def _target_pass(
         self, rows: list[ScheduledRow], sampled: list[ScheduledRow], drafted: list[list[int]]

@@ -18,7 +18,7 @@ def scheduled_draft(metadata: Any | None, num_requests: int, device: torch.devic
     It may be fewer than were proposed. ``None``: nobody's draft was scheduled.
     """
     if metadata is None:
-        return Draft.from_lists([[] for _ in range(num_requests)], device)
+        return Draft.none(num_requests, device)
     lengths = torch.tensor(metadata.num_draft_tokens, dtype=torch.int64).to(device, non_blocking=True)
     places = torch.arange(metadata.max_spec_len, device=device)
     token_ids = torch.full((num_requests, metadata.max_spec_len), PADDING, dtype=torch.int64, device=device)

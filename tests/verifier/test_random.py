@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from foredraft.verifier import Purpose, categorical, request_key, uniforms
-from foredraft.verifier.random import philox
+from foredraft.verifier.cpu_random import cpu_uniforms
+from foredraft.verifier.philox import philox
+from foredraft.verifier.random import torch_uniforms
 
 ONES = 0xFFFFFFFF
 
@@ -44,10 +46,11 @@ def test_philox_gives_the_known_answers(counter, key, answer):
     assert plain_philox(counter, key) == answer
 
 
-def test_uniforms_are_laid_out_as_documented():
+@pytest.mark.parametrize("of", [cpu_uniforms, torch_uniforms])
+def test_uniforms_are_laid_out_as_documented(of):
     """Counter words: call, position, offset, purpose; two doubles of 53 bits per call; negative keys too."""
     key = -123_456_789_012_345
-    drawn = uniforms(torch.tensor([key]), torch.tensor([70_000]), torch.tensor([3]), Purpose.ACCEPT, 4)
+    drawn = of(torch.tensor([key]), torch.tensor([70_000]), torch.tensor([3]), Purpose.ACCEPT, 4)
     expected = []
     for call in range(2):
         a, b, c, d = plain_philox((call, 70_000, 3, int(Purpose.ACCEPT)), (key % 2**32, (key >> 32) % 2**32))
@@ -64,13 +67,30 @@ def test_a_number_does_not_depend_on_the_batch_or_the_count():
     assert torch.equal(together[7:8, :2], alone)
 
 
+@pytest.mark.parametrize("count", [1, 2, 7, 140])
+@pytest.mark.parametrize("num_places", [0, 1, 5, 300])
+def test_numpy_and_torch_draw_the_same_bits(num_places, count):
+    generator = torch.Generator().manual_seed(num_places)
+    keys = torch.randint(-(2**63), 2**63 - 1, (num_places,), generator=generator)
+    positions, offsets = torch.randint(0, 2**32, (2, num_places), generator=generator)
+    for purpose in Purpose:
+        expected = torch_uniforms(keys, positions, offsets, purpose, count)
+        drawn = cpu_uniforms(keys, positions, offsets, purpose, count)
+        assert torch.equal(drawn, expected)
+        assert drawn.dtype == expected.dtype == torch.float64
+        assert torch.equal(uniforms(keys, positions, offsets, purpose, count), expected)
+
+
 def test_zero_bits_still_give_a_positive_number(monkeypatch):
     zero, ones = torch.zeros(1, 1, dtype=torch.int64), torch.full((1, 1), ONES)
     monkeypatch.setattr("foredraft.verifier.random.philox", lambda counter, key: (zero, zero, ones, ones))
+    pairs = (torch.stack((zero, ones)).numpy(),) * 2
+    monkeypatch.setattr("foredraft.verifier.cpu_random._philox_pairs", lambda words, others, keys: pairs)
     one = torch.ones(1, dtype=torch.int64)
-    smallest, largest = uniforms(one, one, one, Purpose.DRAFT, 2)[0].tolist()
-    assert 0 < smallest == 2.0**-54
-    assert largest == 1 - 2.0**-53 < 1
+    for of in (cpu_uniforms, torch_uniforms):
+        smallest, largest = of(one, one, one, Purpose.DRAFT, 2)[0].tolist()
+        assert 0 < smallest == 2.0**-54
+        assert largest == 1 - 2.0**-53 < 1
 
 
 def test_no_number_is_used_twice():
