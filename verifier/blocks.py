@@ -48,6 +48,8 @@ def block_entries(values: Tensor, blocks: Tensor, size: int, missing: float) -> 
     """
     within = torch.arange(size, device=values.device)
     ids = (blocks[:, :, None] * size + within).flatten(1)
+    if values.shape[1] % size == 0:  # no block is short
+        return values.gather(1, ids), ids
     entries = values.gather(1, ids.clamp(max=values.shape[1] - 1))
     return entries.masked_fill_(ids >= values.shape[1], missing), ids
 

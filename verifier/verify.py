@@ -104,19 +104,22 @@ def _drawn(draft: Draft, sampling: SamplingBatch) -> Tensor:
 
 def _own_tokens(logits: Tensor, layout: Layout, sampling: SamplingBatch, drawn: Tensor) -> Tensor:
     """The target's own token after every prefix, [N] int64; ``PADDING`` in the rows of drawn requests."""
+    greedy = sampling.temperature < MIN_TEMPERATURE
+    others = greedy | drawn
+    if len(logits) and not bool(others.any()):  # nothing to pick out
+        return _sampled_tokens(logits, layout, sampling, slice(None))
     own = torch.full_like(layout.req_idx, PADDING)
-    greedy = (sampling.temperature < MIN_TEMPERATURE)[layout.req_idx]
-    greedy_logits, rows = select_rows(logits, greedy)
+    greedy_logits, rows = select_rows(logits, greedy[layout.req_idx])
     if len(rows):
         own[rows] = greedy_tokens(greedy_logits)
-    sampled_logits, rows = select_rows(logits, ~(greedy | drawn[layout.req_idx]))
+    sampled_logits, rows = select_rows(logits, ~others[layout.req_idx])
     if len(rows):
         own[rows] = _sampled_tokens(sampled_logits, layout, sampling, rows)
     return own
 
 
-def _sampled_tokens(logits: Tensor, layout: Layout, sampling: SamplingBatch, rows: Tensor) -> Tensor:
-    """Draws from the laws of ``logits`` [n, V], which stand in ``rows`` [n] of the layout: [n] int64."""
+def _sampled_tokens(logits: Tensor, layout: Layout, sampling: SamplingBatch, rows: Tensor | slice) -> Tensor:
+    """Draws from the laws of ``logits`` [n, V], which stand in ``rows`` of the layout: [n] int64."""
     req_idx = layout.req_idx[rows]
     positions = sampling.block_starts[req_idx] + layout.offset[rows]
     keys = sampling.request_keys[req_idx]
