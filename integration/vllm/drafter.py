@@ -19,7 +19,7 @@ from foredraft.integration.vllm.faults import Faults
 from foredraft.integration.vllm.ledger import Entry, Ledger, room
 from foredraft.integration.vllm.length_choice import LengthChoice
 from foredraft.integration.vllm.metrics_export import MetricsExport
-from foredraft.integration.vllm.paged.step import Step, step_of
+from foredraft.integration.vllm.paged.step import Step
 from foredraft.integration.vllm.runner_hooks import RUNNER_HOOKS
 from foredraft.integration.vllm.sampler import sample, scheduled_draft
 from foredraft.integration.vllm.sampling import BatchSampling
@@ -117,7 +117,7 @@ class Drafter:
             gone = self._ledger.outside(runner.input_batch.req_id_to_index)
             for request_id in {*gone, *scheduler_output.scheduled_cached_reqs.resumed_req_ids}:
                 self.release(request_id, "preempted")
-            step = step_of(runner, sampled, self._num_verified, given)
+            step = Step(runner, sampled, self._num_verified, given)
             with self._faults.caught("read"):
                 self.backing.read(step)
             rows = [row for row, tokens in enumerate(sampled) if tokens]

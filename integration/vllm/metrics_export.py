@@ -58,7 +58,9 @@ class MetricsExport:
 
     def __init__(self, model_name: str, proposer: str) -> None:
         self._labels = {"model_name": model_name, "proposer": proposer}
+        self._predicted_key = _key(PREDICTED, PREDICTED, self._labels, PREDICTED_HELP)
         self._keys: dict[tuple[str, str | None], str] = {}
+        self._written: dict[tuple[str, str | None], float] = {}
         self._counters = self._gauges = None
         folder = os.environ.get(FOLDER_VARIABLE) or os.environ.get(VLLM_FOLDER_VARIABLE)
         if folder and os.path.isdir(folder):
@@ -66,14 +68,18 @@ class MetricsExport:
             self._gauges = _new_file(folder, "gauge_mostrecent_foredraft-")
 
     def write(self, metrics: EngineMetrics) -> None:
-        """Put the counters as they stand in place of what was there; some ten microseconds."""
+        """Put the counters as they stand in place of what was there; some ten microseconds.
+
+        In most steps most of them stand still, and writing takes longer than looking.
+        """
         if self._counters is None or self._gauges is None:
             return
         for name, label, value in counter_values(metrics):
-            self._counters.write_value(self._key(name, label), value, 0.0)
+            if self._written.get((name, label)) != value:
+                self._counters.write_value(self._key(name, label), value, 0.0)
+                self._written[name, label] = value
         if metrics.predicted_tokens_per_s is not None:
-            key = _key(PREDICTED, PREDICTED, self._labels, PREDICTED_HELP)
-            self._gauges.write_value(key, metrics.predicted_tokens_per_s, time.time())
+            self._gauges.write_value(self._predicted_key, metrics.predicted_tokens_per_s, time.time())
 
     def _key(self, name: str, label: str | None) -> str:
         key = self._keys.get((name, label))

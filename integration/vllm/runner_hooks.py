@@ -33,14 +33,15 @@ def _sampling(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _drafting(original: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(original)
+    names = [*inspect.signature(original).parameters][1:]
 
     @functools.wraps(original)
     def propose_draft_token_ids(self: Any, *args: Any, **kwargs: Any) -> Any:
         drafter = drafter_of(self)
         if drafter is None:
             return original(self, *args, **kwargs)
-        given = signature.bind(self, *args, **kwargs).arguments
+        # ``Hook.parameters`` has told that these are the names; ``bind`` takes thirty microseconds.
+        given = dict(zip(names, args, strict=False)) | kwargs
         return drafter.draft(self, given["scheduler_output"], given["sampled_token_ids"], given)
 
     return propose_draft_token_ids

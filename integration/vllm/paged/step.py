@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
 
-@dataclass(frozen=True)
 class Step:
-    """One pass of the target over B rows and T tokens.
+    """One pass of the target over B rows and T tokens, worked out as far as it is asked for.
+
+    A proposer that needs token ids alone asks for nothing of it. Ask while ``propose_draft_token_ids`` runs:
+    later vLLM fills the same buffers anew.
+
+    Args:
+        sampled: [B], the tokens that came out of the pass; none where a prompt is not yet read.
+        num_verified: [B], drafted tokens among those it read.
+        given: the arguments of the runner's ``propose_draft_token_ids``.
 
     Attributes:
         common: vLLM's ``CommonAttentionMetadata`` of the pass.
-        block_size: positions of a block of its block table.
-        num_slots: of the whole paged cache.
-        input_ids: [T].
-        kept: [B], how many of a row's scheduled tokens are committed: all but rejected drafts.
-        hidden: [T, H], after the target's final norm.
-        at_exit: [T, H], after its exit layer; ``None`` if nobody asked for them.
     """
 
-    common: Any
-    block_size: int
-    num_slots: int
-    input_ids: Tensor
-    kept: Sequence[int]
-    hidden: Tensor
-    at_exit: Tensor | None
+    def __init__(
+        self,
+        runner: Any,
+        sampled: Sequence[Sequence[int]],
+        num_verified: Sequence[int],
+        given: Mapping[str, Any],
+    ) -> None:
+        self.common = given["common_attn_metadata"]
+        self._runner, self._sampled, self._num_verified = runner, sampled, num_verified
+        self._hidden, self._at_exit = given["hidden_states"], given["aux_hidden_states"]
 
     @cached_property
     def first_places(self) -> list[int]:
@@ -44,6 +47,47 @@ class Step:
         ends: list[int] = self.common.seq_lens_cpu_upper_bound.tolist()  # exact without async scheduling
         counts = [end - begin for begin, end in zip(self.first_places, self.first_places[1:], strict=False)]
         return [end - count for end, count in zip(ends, counts, strict=True)]
+
+    @cached_property
+    def kept(self) -> list[int]:
+        """[B], how many of a row's scheduled tokens are committed: all but rejected drafts."""
+        ends = self.first_places[1:]
+        return [
+            end - first - (drafted + 1 - len(tokens) if tokens else 0)
+            for first, end, tokens, drafted in zip(
+                self.first_places, ends, self._sampled, self._num_verified, strict=False
+            )
+        ]
+
+    @property
+    def block_size(self) -> int:
+        """Positions of a block of the block table."""
+        size: int = self._runner.input_batch.block_table[0].block_size
+        return size
+
+    @property
+    def num_slots(self) -> int:
+        """Of the whole paged cache."""
+        cache = self._runner.kv_cache_config
+        num_slots: int = cache.num_blocks * cache.kv_cache_groups[0].kv_cache_spec.block_size
+        return num_slots
+
+    @property
+    def input_ids(self) -> Tensor:
+        """[T]."""
+        ids: Tensor = self._runner.input_ids.gpu[: self.first_places[-1]]
+        return ids
+
+    @cached_property
+    def hidden(self) -> Tensor:
+        """[T, H], after the target's final norm."""
+        hidden: Tensor = self._hidden[: self.first_places[-1]]
+        return hidden
+
+    @cached_property
+    def at_exit(self) -> Tensor | None:
+        """[T, H], after its exit layer; ``None`` if nobody asked for them."""
+        return self._at_exit[0][: self.first_places[-1]] if self._at_exit else None
 
     @property
     def positions(self) -> Tensor:
@@ -66,31 +110,3 @@ def slots_in(block_table: Tensor, rows: Tensor, positions: Tensor, block_size: i
     """[N] int64 slots of ``positions`` [N] in the rows ``rows`` [N] of a block table."""
     blocks = block_table[rows, positions // block_size].long()
     return blocks * block_size + positions % block_size
-
-
-def step_of(
-    runner: Any, sampled: Sequence[Sequence[int]], num_verified: Sequence[int], given: Mapping[str, Any]
-) -> Step:
-    """The pass that a runner has made.
-
-    Args:
-        sampled: [B], the tokens that came out of it; none where a prompt is not yet read.
-        num_verified: [B], drafted tokens among those it read.
-        given: the arguments of the runner's ``propose_draft_token_ids``.
-    """
-    common = given["common_attn_metadata"]
-    firsts = common.query_start_loc_cpu.tolist()
-    kept = [
-        end - first - (drafted + 1 - len(tokens) if tokens else 0)
-        for first, end, tokens, drafted in zip(firsts, firsts[1:], sampled, num_verified, strict=False)
-    ]
-    at_exit, cache = given["aux_hidden_states"], runner.kv_cache_config
-    return Step(
-        common=common,
-        block_size=runner.input_batch.block_table[0].block_size,
-        num_slots=cache.num_blocks * cache.kv_cache_groups[0].kv_cache_spec.block_size,
-        input_ids=runner.input_ids.gpu[: firsts[-1]],
-        kept=kept,
-        hidden=given["hidden_states"][: firsts[-1]],
-        at_exit=at_exit[0][: firsts[-1]] if at_exit else None,
-    )
