@@ -22,7 +22,7 @@ from foredraft.scheduler.speculation.loss_account import LossAccount
 from foredraft.scheduler.speculation.members import Member
 from foredraft.scheduler.speculation.planner import Planned, Planner, study_interval
 from foredraft.scheduler.speculation.probes import PlainChecks, RequestProbes
-from foredraft.scheduler.speculation.probing import Probing
+from foredraft.scheduler.speculation.probing import PROBE_STEPS, Probing
 from foredraft.scheduler.speculation.request_rows import Ints
 from foredraft.scheduler.speculation.running import Asked, RequestTable, Running
 from foredraft.scheduler.speculation.speed import Speed
@@ -63,14 +63,17 @@ class AdaptiveDraftLength(DraftLengthController):
         self._planner = Planner(self._learned, members)
         self._account = LossAccount()
         self._turns = RequestProbes(self._learned.arms.member)
-        self._lessons = Lessons(self._learned.acceptance, self._requests, self._turns, self._planner)
-        self._probing = Probing(self._learned, members, self._turns)
+        self._probe_account = LossAccount(PROBE_STEPS, PROBE_STEPS)
+        self._lessons = Lessons(
+            self._learned.acceptance, self._requests, self._turns, self._planner, self._probe_account
+        )
+        self._probing = Probing(self._learned, members, self._turns, self._probe_account)
         # What a calibration has measured is checked later than what is only guessed.
         self._plain_checks = PlainChecks(first=8 if pass_seconds else 2)
         self._step = 0
         self._speed = Speed()
         self._was_open = self._studies = True
-        self._probed = NO_ROWS
+        self._probed, self._charged = NO_ROWS, False
         self._rests_until = 0
         self._num_studied = self._num_plain = 0
         self._asked = Asked({}, [0.0] * len(members))
@@ -107,7 +110,8 @@ class AdaptiveDraftLength(DraftLengthController):
             return nothing
         if renews and self._account.open:
             chosen = lengths, who, worth
-            self._note_probed(self._probing.add(now, chosen, self._account.balance, self._step))
+            probed, self._charged = self._probing.add(now, chosen, self._account.balance, self._step)
+            self._note_probed(probed)
         if not drafts and not len(self._probed):
             self._rests_until = self._planner.rests_until(batch.request_ids)
             return nothing
@@ -179,6 +183,7 @@ class AdaptiveDraftLength(DraftLengthController):
         if not report.num_prefill_tokens:
             emitted = sum([len(outcome.committed_ids) for outcome in report.outcomes])
             self._speed.note(len(report.outcomes), emitted, report.step_s)
+        self._probe_account.settle(0.0)
         if not any(report.choice.lengths):
             self._account.settle(0.0)
             self._learn_plain(report)
@@ -187,7 +192,7 @@ class AdaptiveDraftLength(DraftLengthController):
         self._settle(report)
         if self._studies:
             self._num_studied += 1
-            self._lessons.add(Lesson(self._step, report, self._asked.arms, self._probed))
+            self._lessons.add(Lesson(self._step, report, self._asked.arms, self._probed, self._charged))
             often = self._num_studied <= OFTEN_AT_FIRST or len(self._probed) > 0
             if often or self._num_studied % COSTS_EVERY == 0:
                 self._learn_pass(report)

@@ -9,6 +9,7 @@ import numpy as np
 
 from foredraft.scheduler.speculation.acceptance import AcceptanceEstimator, Bools, Drafted
 from foredraft.scheduler.speculation.contract import StepReport
+from foredraft.scheduler.speculation.loss_account import LossAccount
 from foredraft.scheduler.speculation.planner import Planner, study_interval
 from foredraft.scheduler.speculation.probes import RequestProbes
 from foredraft.scheduler.speculation.request_rows import Ints
@@ -28,25 +29,36 @@ class Lesson:
 
     Attributes:
         arms: by which arm each request drafted (``RequestTable.note_asked``).
-        probed: rows that drafted to learn.
+        probed, charged: rows that drafted to learn, and whether the probes' account paid for it.
     """
 
     step: int
     report: StepReport
     arms: Mapping[str, int]
     probed: Ints
+    charged: bool
 
 
 class Lessons:
-    """Steps yet to be learned from: by the means of acceptance, and by who decides on probes."""
+    """Steps yet to be learned from: by the means of acceptance, and by who decides on probes.
+
+    Args:
+        probe_account: charged for probes as if nothing were accepted (``Probing``); what was comes back.
+    """
 
     def __init__(
-        self, acceptance: AcceptanceEstimator, requests: RequestTable, turns: RequestProbes, planner: Planner
+        self,
+        acceptance: AcceptanceEstimator,
+        requests: RequestTable,
+        turns: RequestProbes,
+        planner: Planner,
+        probe_account: LossAccount,
     ) -> None:
         self._acceptance = acceptance
         self._requests = requests
         self._turns = turns
         self._planner = planner
+        self._probe_account = probe_account
         self._waiting: list[Lesson] = []
         self._num_added = 0
 
@@ -79,7 +91,10 @@ class Lessons:
         self._acceptance.observe(Drafted(rows, arms, lengths[places], drafted, accepted, ended))
         self._turns.drafted(rows, arms, drafted, accepted, lesson.step)
         if len(lesson.probed):
-            self._note_probes(np.isin(rows, lesson.probed), who, accepted, lesson.step)
+            probed = np.isin(rows, lesson.probed)
+            if lesson.charged:
+                self._probe_account.book(float(accepted[probed].sum()) / len(report.outcomes))
+            self._note_probes(probed, who, accepted, lesson.step)
 
     def _note_probes(self, probed: Bools, who: Ints, num_accepted: Ints, step: int) -> None:
         for member in np.flatnonzero(np.bincount(who[probed])).tolist():

@@ -18,11 +18,17 @@ class LossAccount:
         b + ALLOWANCE * N + (what one step lost)
 
     plain steps in all, whatever acceptance does: the promise of never being slower rests on this and on no
-    estimate of acceptance. It does rest on the estimated cost of a plain step.
+    estimate of acceptance. It does rest on the estimated cost of a plain step. A second account keeps probes
+    from eating up what other drafts gain (``Probing``).
+
+    Args:
+        start: balance at first, in plain steps.
+        most: of the balance.
     """
 
-    def __init__(self) -> None:
-        self.balance = START_STEPS
+    def __init__(self, start: float = START_STEPS, most: float = MOST_STEPS) -> None:
+        self.balance = start
+        self._most = most
 
     @property
     def open(self) -> bool:
@@ -31,4 +37,8 @@ class LossAccount:
 
     def settle(self, gain: float) -> None:
         """After a step: what its drafts gained (lost, below 0), in plain steps."""
-        self.balance = min(self.balance + ALLOWANCE + gain, MOST_STEPS)
+        self.book(ALLOWANCE + gain)
+
+    def book(self, gain: float) -> None:
+        """Gains (losses, below 0) that are no step of their own."""
+        self.balance = min(self.balance + gain, self._most)

@@ -74,16 +74,23 @@ class Load:
 
     Attributes:
         members: what the proposer is made of.
-        batch: (step) -> requests; request i is the same one as long as it stays.
+        batch: (step) -> requests.
         pass_s: tokens -> seconds of the target pass.
         noise: standard deviation of the logarithm of every time.
+        lifetime: steps that a request stays; then another has its place, in place i so many steps before
+            it is so in place 0. What scripts call request i is the place.
     """
 
     members: Sequence[ScriptedMember]
     batch: Callable[[int], int] = lambda step: 1
     pass_s: Callable[[float], float] = lambda tokens: 1.0 + 0.02 * (tokens - 1)
     noise: float = 0.03
+    lifetime: int = NO_END
     _best_rates: dict[object, float] = field(default_factory=dict)
+
+    def name(self, step: int, request: int) -> str:
+        """The id of the request in a place."""
+        return f"{request}.{(step + request) // self.lifetime}"
 
     def best_rate(self, step: int) -> float:
         """Tokens per second of the best choice, the laws being known. Tries all: for small batches."""
@@ -186,23 +193,28 @@ def play(
 
 @dataclass
 class _State:
-    """The requests of a run: committed tokens of each, and how many of them each member has read."""
+    """The requests of a run: the name and the committed tokens of each, and how many of them each member has
+    read."""
 
     load: Load
     rng: np.random.Generator
+    names: dict[int, str] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     read: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def batch(self, step: int, controller: DraftLengthController) -> DraftBatch:
         requests = range(self.load.batch(step))
-        for gone in [request for request in self.committed if request not in requests]:
-            controller.release(str(gone))
+        names = [self.load.name(step, request) for request in requests]
+        gone_places = [place for place, name in self.names.items() if names[place : place + 1] != [name]]
+        for gone in gone_places:
+            controller.release(self.names.pop(gone))
             del self.committed[gone]
             self.read = {key: tokens for key, tokens in self.read.items() if key[0] != gone}
+        self.names = dict(enumerate(names))
         for request in requests:
             self.committed.setdefault(request, PROMPT_LEN)
         return DraftBatch(
-            [str(request) for request in requests],
+            names,
             [NO_END] * len(requests),
             [self.committed[request] for request in requests],
             [NO_LIMIT] * len(requests),
@@ -238,7 +250,7 @@ class _State:
         self.committed[request] += accepted + 1
         if length:
             self.read[request, member] = self.committed[request]
-        return Outcome(str(request), start, drafted, drafted, accepted, (0,) * (accepted + 1))
+        return Outcome(self.names[request], start, drafted, drafted, accepted, (0,) * (accepted + 1))
 
     def _noise(self) -> float:
         return float(np.exp(self.load.noise * self.rng.standard_normal()))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from loads import WARM_UP, calibrated, load, member, run_of
+from loads import PASSES, WARM_UP, calibrated, load, member, run_of
 
 from foredraft.proposers import Outcome
 from foredraft.scheduler.speculation import (
@@ -184,6 +184,16 @@ def test_a_member_that_became_better_is_taken_up(seed: int) -> None:
     late = [choice.members[0] for choice in run.choices[260:] if choice.lengths[0]]
     assert early.count(0) > 0.8 * len(early)
     assert late.count(1) > 0.8 * len(late)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+@pytest.mark.parametrize("seed", range(3))
+def test_trying_another_member_for_short_requests_costs_little(rate: float, seed: int) -> None:
+    """Every request is new to the other member; that drafts gain elsewhere does not pay for it."""
+    members = [member(0.9, prospects=lambda step, request: int(request < 2)), member(rate, "model")]
+    scripts = [Load(some, lambda step: 4, PASSES["steep"], lifetime=8) for some in (members, members[:1])]
+    both, alone = (play(script, calibrated(script), 400, seed, best=False) for script in scripts)
+    assert both.against_plain() > 0.97 * alone.against_plain()
 
 
 # ---- what it says
