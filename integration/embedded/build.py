@@ -11,7 +11,7 @@ from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.draft_loading import LoadedDraft
 from foredraft.integration.embedded.drafting_parts import build_proposer, load_parts
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.exit_backlog import EXIT_STATES, ExitBacklog
+from foredraft.integration.embedded.exit_backlog import ExitBacklog
 from foredraft.integration.embedded.exit_loading import LoadedExit
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.embedded.memory import MemoryPlan, check_free_memory, plan_memory, workspace_bytes
@@ -19,6 +19,7 @@ from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.integration.embedded.state_store import StateStore
 from foredraft.integration.embedded.target import Target, load_target
 from foredraft.integration.errors import UserError
+from foredraft.proposers.early_exit import MOST_UNREAD
 
 if TYPE_CHECKING:
     from foredraft.integration.draft_service.asking import RemoteDraft
@@ -78,7 +79,7 @@ def _kept_states(
     """Of how many positions the target's last hidden states are kept: a draft may have to catch up on all."""
     if draft is not None and draft.reads_states:
         return plan.capacity
-    return EXIT_STATES if early_exit is not None and early_exit.reads_states else 0
+    return MOST_UNREAD if early_exit is not None and early_exit.reads_states else 0
 
 
 def _bytes_per_position(

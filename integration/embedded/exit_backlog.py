@@ -14,9 +14,6 @@ from foredraft.integration.embedded.state_store import StateStore
 from foredraft.proposers.decoder import Tokens, to_device
 from foredraft.proposers.early_exit import MOST_UNREAD
 
-EXIT_STATES = MOST_UNREAD
-"""Positions of a row whose states are kept for an exit head: those it has yet to read, at most."""
-
 ROWS_AT_ONCE = 4
 """Rows that are read in one call at most: as many tokens as a prefill chunk has, whose memory is planned."""
 
@@ -38,7 +35,7 @@ class ExitBacklog:
         self._exit_head = exit_head
         self._cache = cache
         self._states = states
-        self._width = min(EXIT_STATES, cache.capacity)
+        self._width = min(MOST_UNREAD, cache.capacity)
         self._at_exit = StateStore(
             cache.num_slots, self._width, exit_head.hidden_size, exit_head.dtype, exit_head.device
         )
@@ -112,4 +109,4 @@ class ExitBacklog:
     def num_bytes(exit_head: TrainedHead, num_rows: int, capacity: int) -> int:
         """Memory of the states at the exit."""
         per_position = StateStore.bytes_per_position(exit_head.hidden_size, exit_head.dtype)
-        return num_rows * min(EXIT_STATES, capacity) * per_position
+        return num_rows * min(MOST_UNREAD, capacity) * per_position

@@ -23,7 +23,6 @@ from foredraft.integration.draft_lengths import MODEL_DRAFT_TOKENS
 from foredraft.integration.embedded.build import _bytes_per_position, build_engine
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.exit_backlog import EXIT_STATES
 from foredraft.integration.embedded.exit_loading import load_exit
 from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.embedded.target import Target
@@ -37,7 +36,7 @@ from foredraft.integration.models.draft_file import (
     write_draft_file,
 )
 from foredraft.integration.sampling_params import SamplingParams
-from foredraft.proposers.early_exit import EarlyExitProposer
+from foredraft.proposers.early_exit import MOST_UNREAD, EarlyExitProposer
 
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 PROMPTS = random_prompts(5, seed=6, longest=30)
@@ -224,10 +223,10 @@ def test_a_trained_head_keeps_its_own_keys_and_values(
     own = num_blocks * 2 * 2 * 16 * 4  # blocks, keys and values, key heads, head size, bytes of a number
     assert cache_bytes(engine) == cache_bytes(none) + 3 * 128 * own
     kept = 0 if decoder._states is None else decoder._states.states.untyped_storage().nbytes()
-    assert kept == (3 * EXIT_STATES * 64 * 4 if states else 0)
+    assert kept == (3 * MOST_UNREAD * 64 * 4 if states else 0)
     assert decoder.exit_backlog is not None
     waiting = decoder.exit_backlog._at_exit.states.untyped_storage().nbytes()
-    assert waiting == 3 * EXIT_STATES * 64 * 4
+    assert waiting == 3 * MOST_UNREAD * 64 * 4
     weights = sum(tensor.numel() * 4 for tensor in file.tensors.values())
     extra = live_bytes() - before - cache_bytes(engine) - kept - waiting
     # Of the head alone. Weights are packed, and its one-token embedding and the rotary table are small.

@@ -23,14 +23,14 @@ from toys import make_engine, random_prompts
 
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.exit_backlog import EXIT_STATES, ROWS_AT_ONCE
+from foredraft.integration.embedded.exit_backlog import ROWS_AT_ONCE
 from foredraft.integration.embedded.exit_decoder import ExitDecoder
 from foredraft.integration.embedded.exit_head import ExitHead, OwnHead
 from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.models.draft_file import DraftFile
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import DraftContext
-from foredraft.proposers.early_exit import EarlyExitProposer
+from foredraft.proposers.early_exit import MOST_UNREAD, EarlyExitProposer
 from foredraft.scheduler.speculation import Choice, DraftBatch
 from foredraft.verifier import Draft
 
@@ -233,7 +233,7 @@ def test_what_the_head_has_read_is_right_after_every_step(name: str) -> None:
 
 
 @TRAINED
-@pytest.mark.parametrize("drafts_after", [30, EXIT_STATES - 1, EXIT_STATES, EXIT_STATES + 1, 100])
+@pytest.mark.parametrize("drafts_after", [30, MOST_UNREAD - 1, MOST_UNREAD, MOST_UNREAD + 1, 100])
 def test_the_head_waits_while_nothing_drafts_and_reads_all_before_a_draft(
     name: str, drafts_after: int
 ) -> None:
@@ -249,7 +249,7 @@ def test_the_head_waits_while_nothing_drafts_and_reads_all_before_a_draft(
         engine.step()
         assert_what_the_head_read_is_right(engine, name)
     assert all(num_read(engine)[row] >= length for row, length in lengths.items())
-    assert min(drafts_after, EXIT_STATES) - 2 <= most_waiting < EXIT_STATES
+    assert min(drafts_after, MOST_UNREAD) - 2 <= most_waiting < MOST_UNREAD
     assert engine.metrics.num_proposer_faults == 0
 
 
@@ -304,12 +304,12 @@ def noted_drafts(engine: EmbeddedEngine) -> list[tuple[int, ...]]:
 @TRAINED
 def test_a_long_prompt_in_one_pass_and_in_chunks_leaves_the_same(name: str) -> None:
     """Longer than the states that are kept of a row."""
-    prompt = [(7 * place * place + 3) % 97 for place in range(EXIT_STATES + 36)]
+    prompt = [(7 * place * place + 3) % 97 for place in range(MOST_UNREAD + 36)]
     engine = exit_engine(TARGET, HEADS[name], num_rows=1)
     chunked = exit_engine(TARGET, HEADS[name], num_rows=1, prefill_chunk=7)
     for one in (engine, chunked):
         submit(one, [prompt], GREEDY)
         while len(committed_rows(one).get(0, [])) < len(prompt):
             one.step()
-        assert num_read(one)[0] > len(prompt) - EXIT_STATES
+        assert num_read(one)[0] > len(prompt) - MOST_UNREAD
         assert_what_the_head_read_is_right(one, name)

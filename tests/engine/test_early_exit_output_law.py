@@ -16,7 +16,7 @@ from typing import Literal
 import pytest
 import torch
 from output_law import ALARM, Output, chi_square_p
-from toy_exits import EXIT_STATES, reads_states, trained_exit, trained_head
+from toy_exits import reads_states, trained_exit, trained_head
 from toys import make_engine
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -28,7 +28,7 @@ from foredraft.integration.embedded.forward import prepare_model
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers import drafting
 from foredraft.proposers.draft_law import Drawn, draw
-from foredraft.proposers.early_exit import EarlyExitProposer
+from foredraft.proposers.early_exit import MOST_UNREAD, EarlyExitProposer
 from foredraft.verifier import SamplingBatch
 from foredraft.verifier.reference import reference_law
 
@@ -94,7 +94,7 @@ def law_engine(name: str, rule: Rule = "block", min_confidence: float = 0.0) -> 
         8,
         32,
         VOCAB,
-        keep_states=EXIT_STATES if reads_states(head) else 0,
+        keep_states=MOST_UNREAD if reads_states(head) else 0,
         exit_head=head if isinstance(head, TrainedHead) else None,
     )
     proposer = EarlyExitProposer(

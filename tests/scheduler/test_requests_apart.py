@@ -15,6 +15,7 @@ from foredraft.scheduler.speculation import (
     Member,
     StepReport,
 )
+from foredraft.scheduler.speculation.loss_account import ALLOWANCE
 from foredraft.scheduler.speculation.scripted_load import Load, play
 
 
@@ -194,6 +195,16 @@ def test_trying_another_member_for_short_requests_costs_little(rate: float, seed
     scripts = [Load(some, lambda step: 4, PASSES["steep"], lifetime=8) for some in (members, members[:1])]
     both, alone = (play(script, calibrated(script), 400, seed, best=False) for script in scripts)
     assert both.against_plain() > 0.97 * alone.against_plain()
+
+
+def test_probes_of_a_plan_without_drafts_are_not_the_account_of_those_beside_drafts() -> None:
+    """Neither their cost nor their hits: the balance of the batch pays for them."""
+    script = load(0.5, draft_s=(0.7, 0.0))
+    controller = calibrated(script)
+    controller._probe_account.balance = 0.0
+    run = play(script, controller, 400, best=False)
+    assert sum(map(any, run.lengths)) > 5
+    assert controller._probe_account.balance == pytest.approx(400 * ALLOWANCE)
 
 
 # ---- what it says

@@ -12,13 +12,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
-from foredraft.integration.embedded.exit_backlog import EXIT_STATES
 from foredraft.integration.embedded.exit_decoder import ExitDecoder
 from foredraft.integration.embedded.exit_head import ExitHead, TrainedHead
 from foredraft.integration.embedded.forward import ForwardPass
 from foredraft.integration.models.draft_file import HEAD_WEIGHT, DraftFile
 from foredraft.integration.models.fingerprint import fingerprint
-from foredraft.proposers.early_exit import EarlyExitProposer
+from foredraft.proposers.early_exit import MOST_UNREAD, EarlyExitProposer
 
 NUM_LAYERS = 4
 
@@ -104,7 +103,7 @@ def exit_target(prepared: ForwardPass, head: ExitHead, num_rows: int, capacity: 
         capacity,
         512,
         TOY_VOCAB,
-        keep_states=EXIT_STATES if reads_states(head) else 0,
+        keep_states=MOST_UNREAD if reads_states(head) else 0,
         exit_head=head if isinstance(head, TrainedHead) else None,
     )
 
