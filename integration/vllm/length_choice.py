@@ -32,7 +32,8 @@ class LengthChoice:
     """One controller over the steps of a runner.
 
     vLLM drafts at the end of a step for the next one. A step of the controller so begins when lengths are
-    chosen, and ends when their outcome is known; vLLM's scheduling in between is part of it.
+    chosen, and ends when their outcome is known. What vLLM does or waits for between drafting and the pass is
+    no part of it: somebody who drives the engine may leave it alone for minutes.
 
     Args:
         proposer: what drafts; its members are those of the configuration.
@@ -41,8 +42,13 @@ class LengthChoice:
     def __init__(self, config: Config, proposer: Proposer, metrics: EngineMetrics, faults: Faults) -> None:
         self.controller = _controller(config, proposer)
         self._metrics, self._faults = metrics, faults
-        self._chosen_at = time.perf_counter()
         self._propose_s: Sequence[float] = []
+        self._pass_began = time.perf_counter()
+        self._before_pass_s = 0.0  # choosing and drafting
+
+    def pass_begins(self) -> None:
+        """The target is about to run."""
+        self._pass_began = time.perf_counter()
 
     def choose(
         self, proposer: Proposer, entries: Mapping[str, Entry], states: Sequence[Any], rooms: Sequence[int]
@@ -54,7 +60,14 @@ class LengthChoice:
             states: [B], vLLM's ``CachedRequestState``.
             rooms: [B], see ``DraftBatch``.
         """
-        self._chosen_at = time.perf_counter()
+        began = time.perf_counter()
+        choice = self._chosen(proposer, entries, states, rooms)
+        self._before_pass_s = time.perf_counter() - began
+        return choice
+
+    def _chosen(
+        self, proposer: Proposer, entries: Mapping[str, Entry], states: Sequence[Any], rooms: Sequence[int]
+    ) -> Choice:
         self._propose_s = [0.0] * len(proposer.members)
         if self.controller.skips_step():
             return _noted(Choice([0] * len(rooms)), entries)
@@ -76,7 +89,9 @@ class LengthChoice:
         """Around what is done only because something is drafted: it is what drafting costs."""
         started = time.perf_counter()
         yield
-        self._propose_s = seconds_by_member(proposer, choice, time.perf_counter() - started)
+        spent = time.perf_counter() - started
+        self._before_pass_s += spent
+        self._propose_s = seconds_by_member(proposer, choice, spent)
 
     def observe(
         self, outcomes: Sequence[Outcome], entries: Sequence[Entry], num_scheduled: Mapping[str, int]
@@ -97,7 +112,8 @@ class LengthChoice:
             for outcome, entry in zip(outcomes, chosen, strict=True)
             if entry is not None
         )
-        num_tokens, step_s = sum(num_scheduled.values()), time.perf_counter() - self._chosen_at
+        num_tokens = sum(num_scheduled.values())
+        step_s = self._before_pass_s + time.perf_counter() - self._pass_began
         self.controller.observe(
             StepReport(
                 outcomes=outcomes,

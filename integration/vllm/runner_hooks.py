@@ -32,6 +32,17 @@ def _sampling(original: Callable[..., Any]) -> Callable[..., Any]:
     return _sample
 
 
+def _passing(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _update_states(self: Any, scheduler_output: Any) -> Any:
+        drafter = drafter_of(self)
+        if drafter is not None:
+            drafter.lengths.pass_begins()
+        return original(self, scheduler_output)
+
+    return _update_states
+
+
 def _drafting(original: Callable[..., Any]) -> Callable[..., Any]:
     names = [*inspect.signature(original).parameters][1:]
 
@@ -106,6 +117,13 @@ RUNNER_HOOKS = HookSet(
             target=f"{RUNNER}.profile_run",
             parameters=("self", "randomize_inputs"),
             make=_profiling,
+        ),
+        Hook(
+            name="pass",
+            purpose="a step is timed without what vLLM waits for between two",
+            target=f"{RUNNER}._update_states",  # the first thing that a pass does
+            parameters=("self", "scheduler_output"),
+            make=_passing,
         ),
         Hook(
             name="sample",

@@ -48,6 +48,7 @@ class Drafts:
             "draft: another shape": lambda: self._whole(toy_llama(model.config.vocab_size, 1, num_heads=3)),
             "trained draft: the layers themselves": lambda: self._trained(reads_states=False),
             "trained draft reading states": lambda: self._trained(reads_states=True),
+            "trained draft of one layer": lambda: self._trained(**_first_layer(model)),
         }
 
     def options(self, name: str) -> dict[str, Any]:
@@ -75,6 +76,16 @@ class Drafts:
 
 def _own(exit_layer: int) -> dict[str, Any]:
     return {"proposer": "early_exit", "early_exit": {"head": "own", "exit_layer": exit_layer}}
+
+
+def _first_layer(model: LlamaForCausalLM) -> dict[str, Any]:
+    """What a trained draft that reads states has with one layer alone."""
+    file = trained_draft(model)
+    wanted = [name for name in file.tensors if ".layers." not in f".{name}" or name.startswith("layers.0.")]
+    return {
+        "layers_config": file.layers_config | {"num_hidden_layers": 1},
+        "tensors": {name: file.tensors[name] for name in wanted},
+    }
 
 
 class Recording(Proposer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,26 @@ def check_reports(reports: Sequence[StepReport]) -> None:
     assert plain_steps
     assert all(one.num_tokens == len(one.outcomes) for one in plain_steps), "a pass is not wider at 0"
     assert any(one.num_prefill_tokens for one in reports)
+
+
+def test_what_lies_between_two_steps_is_no_part_of_them(folder: Path) -> None:
+    """Whoever drives the engine may pause; no pass costs more for it."""
+    llm = make_llm(folder, {"proposer": "ngram", "num_draft_tokens": "auto"})
+    try:
+        drafter = runner_of(llm).drafter
+        run(llm, PROMPTS[:1], greedy())
+        reports = made_up_clock(drafter)
+        engine = llm.llm_engine
+        engine.add_request("0", {"prompt_token_ids": [1, 2, 3]}, greedy(max_tokens=8))
+        pause_s, num_pauses = 0.3, 0
+        while engine.has_unfinished_requests():
+            engine.step()
+            time.sleep(pause_s)
+            num_pauses += 1
+    finally:
+        close(llm)
+    assert len(reports) > 2
+    assert sum(report.step_s for report in reports) < 0.5 * num_pauses * pause_s
 
 
 class Switching(ScriptedProposer):

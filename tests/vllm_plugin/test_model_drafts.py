@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from toys import random_prompts
 from transformers import LlamaForCausalLM
-from vllm_drafts import Drafts, Embedded, Recording
+from vllm_drafts import NUM_DRAFT_TOKENS, Drafts, Embedded, Recording
 from vllm_toys import close, make_llm, run, runner_of
+
+from foredraft.integration.vllm.paged.backlog import MOST_WAITING, Backlog
+from foredraft.scheduler.speculation import Choice, DraftBatch, FixedDraftLength
 
 pytestmark = pytest.mark.vllm
 
@@ -94,6 +98,74 @@ def test_output_and_drafts(
     assert len(recording.drafted) > 60
     for committed, drafted in recording.drafted.items():
         assert embedded.draft(committed, len(drafted)) == drafted, committed
+
+
+class Seldom(FixedDraftLength):
+    """Drafts in one step of so many."""
+
+    def __init__(self, interval: int) -> None:
+        super().__init__(NUM_DRAFT_TOKENS)
+        self._interval, self._step = interval, 0
+
+    def choose(self, batch: DraftBatch) -> Choice:
+        self._step += 1
+        return super().choose(batch) if self._step % self._interval == 0 else Choice([0] * len(batch.rooms))
+
+
+@pytest.mark.parametrize("interval", [3, 8, MOST_WAITING + 5])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "head: the last layer",
+        "head reading states",
+        "head of 2 layers reading states",
+        "trained draft of one layer",
+    ],
+)
+def test_what_was_read_late_is_what_would_have_been_read_at_once(
+    name: str, interval: int, model: LlamaForCausalLM, folder: Path, tmp_path: Path, plain_of: Any
+) -> None:
+    """Tokens of steps without drafts wait for the next draft, or for so many passes."""
+    stress = STRESS if interval < MOST_WAITING else {}  # preempted requests stay for few steps
+    params = greedy(max_tokens=90 if interval > MOST_WAITING else 40)
+    expected = plain_of(PROMPTS, params)
+    options = Drafts(model, tmp_path).options(name)
+    llm = make_llm(folder, options, **stress)
+    try:
+        drafter = runner_of(llm).drafter
+        recording = drafter.proposer = Recording(drafter.proposer)
+        drafter.lengths.controller = Seldom(interval)
+        backlog, num_passes = drafter.backing._backlog, []
+        take = backlog.take
+        backlog.take = lambda: (num_passes.append(len(backlog)), take())[1]
+        for _ in range(2):
+            assert run(llm, PROMPTS, params) == expected
+        assert drafter.metrics.num_proposer_faults == 0
+    finally:
+        close(llm)
+    if "2 layers" in name:
+        assert not num_passes, "layers that look at each other's outputs read at once"
+    else:
+        assert max(num_passes) == min(interval - 1, MOST_WAITING)
+    embedded = Embedded(model, options)
+    assert len(recording.drafted) > 10
+    for committed, drafted in recording.drafted.items():
+        assert embedded.draft(committed, len(drafted)) == drafted, committed
+
+
+def test_nobody_waits_with_tokens_of_others() -> None:
+    """Who came with a single token, the rest being in the prefix cache, has passes like any other's."""
+
+    def step(*request_ids: str, is_plain: bool = True) -> Any:
+        return SimpleNamespace(request_ids=[*request_ids], is_plain=is_plain)
+
+    backlog = Backlog()
+    assert not backlog.takes(step("a", "b"))
+    backlog.read_at_once(step("a", "b", is_plain=False))
+    assert backlog.takes(step("a", "b"))
+    assert not backlog.takes(step("a", "b", is_plain=False))
+    for others in (("b", "a"), ("a", "c"), ("a",), ("a", "b", "c")):
+        assert not backlog.takes(step(*others))
 
 
 @pytest.mark.parametrize("name", ["own head", "head reading states", "draft: another shape"])

@@ -43,6 +43,21 @@ class PagedStates:
         where = to_device(kept, states.device)
         states.index_copy_(0, step.slots[where] // width, step.hidden[where])
 
+    def write_passes(self, slots: Tensor, hidden: Tensor, num_rows: int) -> None:
+        """The same for passes over one token of each of ``num_rows`` rows, one after the other.
+
+        Args:
+            slots: [T] int64.
+            hidden: [T, H].
+        """
+        assert self._states is not None, "before goes before"
+        assert self._width is not None, "it was allocated"
+        # The newest of each row, and before it those that are the last of their block: no place comes twice.
+        wanted = slots % self._width == self._width - 1
+        wanted[-num_rows:] = True
+        where = wanted.nonzero().squeeze(1)
+        self._states.index_copy_(0, slots[where] // self._width, hidden[where])
+
     def before(self, step: Step) -> Tensor:
         """[T, H], of each token that a pass read the state one position before, zeros before the text.
 
@@ -78,7 +93,7 @@ class PagedStates:
 
     def _allocated(self, step: Step) -> tuple[Tensor, int]:
         """[slots // width, H], and the width; vLLM plans its cache after it has loaded the models."""
-        width = self._width or step.block_size
+        self._width = self._width or step.block_size
         if self._states is None:
-            self._states = step.hidden.new_zeros((step.num_slots // width, step.hidden.shape[1]))
-        return self._states, width
+            self._states = step.hidden.new_zeros((step.num_slots // self._width, step.hidden.shape[1]))
+        return self._states, self._width

@@ -59,6 +59,16 @@ class Step:
             )
         ]
 
+    @cached_property
+    def request_ids(self) -> list[str]:
+        """[B]."""
+        return list(self._runner.input_batch.req_ids)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it read one token of each request, and no drafts."""
+        return self.first_places[-1] == len(self._sampled) and not any(self._num_verified)
+
     @property
     def block_size(self) -> int:
         """Positions of a block of the block table."""

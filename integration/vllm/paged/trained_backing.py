@@ -7,9 +7,11 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import DraftFile
+from foredraft.integration.vllm.paged.backlog import MOST_WAITING, Backlog
 from foredraft.integration.vllm.paged.decoder import Body
 from foredraft.integration.vllm.paged.exit_backing import ExitBacking
 from foredraft.integration.vllm.paged.passes import PagedPasses
@@ -23,8 +25,8 @@ class TrainedBacking(ExitBacking):
     """Trained layers on the target's first ones, or on its embedding.
 
     A trained draft is an exit head that takes over at layer 0: its keys and values too are written for every
-    token that the target reads, lie in the same blocks and come along with a prefix-cache hit, so that
-    nothing has to be caught up with.
+    token that the target reads, lie in the same blocks and come along with a prefix-cache hit. While nothing
+    drafts they are written late (``Backlog``).
 
     Args:
         named: option and file, for messages.
@@ -36,6 +38,8 @@ class TrainedBacking(ExitBacking):
         self._exit_layer = file.exit_layer or 0
         self._exit: TrainedExit | None = None
         self._passes: PagedPasses | None = None
+        self._backlog = Backlog()
+        self._before: Tensor | None = None  # the last hidden states one position before what waits
         self._states = PagedStates(width=None) if file.reads_states else None
         self.hidden_states = self._states
 
@@ -62,18 +66,49 @@ class TrainedBacking(ExitBacking):
 
     @torch.inference_mode()
     def read(self, step: Step) -> None:
-        """Write the keys and values of the trained layers, and keep the states that come next."""
+        """Write the keys and values of the trained layers, and keep the states that come next; now or later.
+
+        Layers that attend to each other's outputs need vLLM's metadata of the pass, so nothing waits there.
+        """
         assert self._exit is not None, "load goes before"
         assert self._passes is not None, "attach goes before"
-        before = None if self._states is None else self._states.before(step)
         attends = len(self._exit.trained_names) > 1
+        if not attends and self._backlog.takes(step):
+            self._wait(step)
+            return
+        self._catch_up()
+        before = None if self._states is None else self._states.before(step)
         with self._passes.running(step.common) if attends else nullcontext():
-            self._exit.store(step, before)
+            self._exit.store(self._exit.given(step), before, step.positions, step.slots)
         if self._states is not None:
             self._states.write(step)
+        self._backlog.read_at_once(step)
 
+    def _wait(self, step: Step) -> None:
+        assert self._exit is not None, "load goes before"
+        if self._states is not None and not self._backlog:
+            self._before = self._states.before(step)
+        self._backlog.add(step, self._exit.given(step))
+        if len(self._backlog) >= MOST_WAITING:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Read what waits."""
+        if not self._backlog:
+            return
+        assert self._exit is not None, "load goes before"
+        waiting = self._backlog.take()
+        before = None
+        if self._states is not None:
+            assert self._before is not None, "it was kept with the first pass that waits"
+            before = torch.cat([self._before, waiting.hidden[: -waiting.num_rows]])
+            self._states.write_passes(waiting.slots, waiting.hidden, waiting.num_rows)
+        self._exit.store(waiting.given, before, waiting.positions, waiting.slots)
+
+    @torch.inference_mode()
     def begin(self, step: Step, places: Mapping[int, int], num_committed: Mapping[int, int]) -> None:
         """See ``Backing``."""
+        self._catch_up()
         super().begin(step, places, num_committed)
         if self._states is not None:
             self._states.begin(step, places)

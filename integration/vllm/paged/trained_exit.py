@@ -37,7 +37,7 @@ class LayersOnTarget(nn.Module):
 class TrainedExit:
     """See ``decoder.Body``.
 
-    Its layers look back: every pass of the whole target has to ``store`` their keys and values as well.
+    Its layers look back: they have to ``store`` what the whole target reads as well, before they draft.
 
     Args:
         exit_layer: after how many layers of the target they take over; 0 = from its embedding on.
@@ -66,14 +66,20 @@ class TrainedExit:
         logits: Tensor = self._trained.head(hidden)[0]
         return logits
 
-    def store(self, step: Step, states: Tensor | None) -> None:
-        """Write the trained layers' keys and values of what the target has just read.
+    def given(self, step: Step) -> Tensor:
+        """[T, H], what the trained layers were trained on, of what the target has just read."""
+        given = self._target.embed_input_ids(step.input_ids) if self.exit_layer == 0 else step.at_exit
+        assert given is not None, "the runner gives out the states at the exit layer"
+        return given
+
+    def store(self, given: Tensor, states: Tensor | None, positions: Tensor, slots: Tensor) -> None:
+        """Write the trained layers' keys and values of tokens that the target has read.
 
         In vLLM's forward context, where there is more than one of them.
 
         Args:
+            given: [T, H].
             states: [T, H], the target's last hidden state one position before each token.
+            positions, slots: [T] int64.
         """
-        given = self._target.embed_input_ids(step.input_ids) if self.exit_layer == 0 else step.at_exit
-        assert given is not None, "the runner gives out the states at the exit layer"
-        self._trained.store(given, states, step.positions, step.slots)
+        self._trained.store(given, states, positions, slots)
