@@ -128,6 +128,7 @@ class Drafter:
                     drafts[row] = tokens
         if self._export is not None:
             self._export.write(self.metrics)
+        self.lengths.step_ends()
         return drafts
 
     def release(self, request_id: str, reason: ReleaseReason) -> None:

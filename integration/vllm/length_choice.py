@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 from foredraft.integration.config import Config
@@ -27,13 +29,16 @@ from foredraft.scheduler.speculation import (
     StepReport,
 )
 
+NUM_GAPS = 15
+"""Times between two steps whose median counts as the usual one."""
+
 
 class LengthChoice:
     """One controller over the steps of a runner.
 
     vLLM drafts at the end of a step for the next one. A step of the controller so begins when lengths are
-    chosen, and ends when their outcome is known. What vLLM does or waits for between drafting and the pass is
-    no part of it: somebody who drives the engine may leave it alone for minutes.
+    chosen, and ends when their outcome is known. What vLLM does between drafting and the pass counts as it
+    usually is: somebody who drives the engine may leave it alone for minutes.
 
     Args:
         proposer: what drafts; its members are those of the configuration.
@@ -43,12 +48,18 @@ class LengthChoice:
         self.controller = _controller(config, proposer)
         self._metrics, self._faults = metrics, faults
         self._propose_s: Sequence[float] = []
-        self._pass_began = time.perf_counter()
         self._before_pass_s = 0.0  # choosing and drafting
+        self._ended = self._pass_began = time.perf_counter()
+        self._gaps_s: deque[float] = deque(maxlen=NUM_GAPS)
 
     def pass_begins(self) -> None:
         """The target is about to run."""
         self._pass_began = time.perf_counter()
+        self._gaps_s.append(self._pass_began - self._ended)
+
+    def step_ends(self) -> None:
+        """Everything is drafted; it is vLLM's turn."""
+        self._ended = time.perf_counter()
 
     def choose(
         self, proposer: Proposer, entries: Mapping[str, Entry], states: Sequence[Any], rooms: Sequence[int]
@@ -113,7 +124,8 @@ class LengthChoice:
             if entry is not None
         )
         num_tokens = sum(num_scheduled.values())
-        step_s = self._before_pass_s + time.perf_counter() - self._pass_began
+        between_s = median(self._gaps_s) if self._gaps_s else 0.0
+        step_s = self._before_pass_s + between_s + time.perf_counter() - self._pass_began
         self.controller.observe(
             StepReport(
                 outcomes=outcomes,

@@ -57,8 +57,9 @@ def _check(args: Any, model_config: Any, parallel_config: Any) -> None:
     if given is not None and given.get("model") != options.DRAFTER:
         raise UserError(f"speculative_config: foredraft is asked to draft too, leave one out (got {given})")
     _check_logits_processors(args)
-    if args.kv_transfer_config is not None:
-        raise UserError("kv_transfer_config: KV connectors have not been tried with foredraft; leave it out")
+    for name in ("kv_transfer_config", "kv_offloading_size"):
+        if getattr(args, name) is not None:
+            raise UserError(f"{name}: KV connectors have not been tried with foredraft; leave it out")
     if model_config.is_multimodal_model:
         raise UserError(
             f"model: {model_config.model} takes more than text, which foredraft does not draft for"

@@ -116,6 +116,8 @@ def test_what_does_not_work_together_is_refused_by_name(toy: Path) -> None:
     connector = {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}
     with pytest.raises(ValueError, match="kv_transfer_config: KV connectors have not been tried"):
         make_llm(toy, {}, kv_transfer_config=connector)
+    with pytest.raises(ValueError, match="kv_offloading_size: KV connectors have not been tried"):
+        make_llm(toy, {}, kv_offloading_size=1.0)
 
 
 def test_an_installed_logits_processor_is_refused_instead_of_left_out(

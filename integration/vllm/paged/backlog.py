@@ -12,6 +12,9 @@ from foredraft.integration.vllm.paged.step import Step
 MOST_WAITING = 32
 """Passes that wait at most. A call costs about as much for one of them as for all."""
 
+MOST_TOKENS = 128
+"""Tokens that wait at most. For more a call is no cheaper, and vLLM plans no memory for them."""
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -19,13 +22,13 @@ class Waiting:
 
     Attributes:
         given: [T, H], see ``TrainedLayers.combined``.
-        hidden: [T, H], the target's last hidden states.
+        hidden: [T, H], the target's last hidden states; only for layers that read states.
         positions, slots: [T] int64.
         num_rows: B, tokens of a pass.
     """
 
     given: Tensor
-    hidden: Tensor
+    hidden: Tensor | None
     positions: Tensor
     slots: Tensor
     num_rows: int
@@ -37,30 +40,43 @@ class Backlog:
     Others may read what is written to their blocks, through the prefix cache, and blocks change hands. Both
     happen only when a request comes or goes, and then nothing waits any longer. A pass with drafts does not
     wait: rejected tokens stand in slots that the next pass fills anew.
+
+    Args:
+        keep_hidden: whether the layers read the target's last hidden states.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_hidden: bool) -> None:
+        self._keep_hidden = keep_hidden
         self._request_ids: list[str] = []
+        self._ends: list[int] = []  # of each request the position after what was read or waits
         self._passes: list[tuple[Tensor, ...]] = []
 
     def __len__(self) -> int:
         return len(self._passes)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether what waits is to be read now."""
+        return len(self) >= MOST_WAITING or (len(self) + 1) * len(self._request_ids) > MOST_TOKENS
+
     def takes(self, step: Step) -> bool:
-        """Whether the tokens of a pass can wait."""
-        return step.is_plain and step.request_ids == self._request_ids
+        """Whether the tokens of a pass can wait: it goes on where the last one ended."""
+        fits = len(step.request_ids) <= MOST_TOKENS
+        return fits and step.is_plain and step.request_ids == self._request_ids and step.starts == self._ends
 
     def add(self, step: Step, given: Tensor) -> None:
         """Let them wait. Copied: vLLM uses its buffers again."""
-        parts = (given, step.hidden, step.positions, step.slots)
+        parts = [given, step.positions, step.slots, *([step.hidden] if self._keep_hidden else [])]
         self._passes.append(tuple(part.clone() for part in parts))
+        self._ends = [end + 1 for end in self._ends]
 
     def read_at_once(self, step: Step) -> None:
         """A pass that did not wait: those after it may, while it is of the same requests."""
         self._request_ids = step.request_ids
+        self._ends = [start + count for start, count in zip(step.starts, step.kept, strict=False)]
 
     def take(self) -> Waiting:
         """All that waits; at least one pass."""
         passes, self._passes = self._passes, []
-        given, hidden, positions, slots = (torch.cat(part) for part in zip(*passes, strict=True))
-        return Waiting(given, hidden, positions, slots, len(self._request_ids))
+        given, positions, slots, *hidden = (torch.cat(part) for part in zip(*passes, strict=True))
+        return Waiting(given, hidden[0] if hidden else None, positions, slots, len(self._request_ids))

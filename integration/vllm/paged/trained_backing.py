@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import DraftFile
-from foredraft.integration.vllm.paged.backlog import MOST_WAITING, Backlog
+from foredraft.integration.vllm.paged.backlog import Backlog
 from foredraft.integration.vllm.paged.decoder import Body
 from foredraft.integration.vllm.paged.exit_backing import ExitBacking
 from foredraft.integration.vllm.paged.passes import PagedPasses
@@ -38,7 +38,7 @@ class TrainedBacking(ExitBacking):
         self._exit_layer = file.exit_layer or 0
         self._exit: TrainedExit | None = None
         self._passes: PagedPasses | None = None
-        self._backlog = Backlog()
+        self._backlog = Backlog(keep_hidden=file.reads_states)
         self._before: Tensor | None = None  # the last hidden states one position before what waits
         self._states = PagedStates(width=None) if file.reads_states else None
         self.hidden_states = self._states
@@ -89,7 +89,7 @@ class TrainedBacking(ExitBacking):
         if self._states is not None and not self._backlog:
             self._before = self._states.before(step)
         self._backlog.add(step, self._exit.given(step))
-        if len(self._backlog) >= MOST_WAITING:
+        if self._backlog.is_full:
             self._catch_up()
 
     def _catch_up(self) -> None:
@@ -99,7 +99,8 @@ class TrainedBacking(ExitBacking):
         assert self._exit is not None, "load goes before"
         waiting = self._backlog.take()
         before = None
-        if self._states is not None:
+        if waiting.hidden is not None:
+            assert self._states is not None, "they are kept for it"
             assert self._before is not None, "it was kept with the first pass that waits"
             before = torch.cat([self._before, waiting.hidden[: -waiting.num_rows]])
             self._states.write_passes(waiting.slots, waiting.hidden, waiting.num_rows)
