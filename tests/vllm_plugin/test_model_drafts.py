@@ -163,7 +163,7 @@ def test_nobody_waits_with_tokens_of_others() -> None:
             request_ids=[*request_ids], is_plain=is_plain, starts=[first] * num_rows, kept=[kept] * num_rows
         )
 
-    backlog = Backlog(keep_hidden=False)
+    backlog = Backlog(None)
     assert not backlog.takes(step("a", "b"))
     backlog.read_at_once(step("a", "b", first=3, kept=3, is_plain=False))
     assert backlog.takes(step("a", "b"))

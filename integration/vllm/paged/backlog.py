@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from foredraft.integration.vllm.paged.states import PagedStates
 from foredraft.integration.vllm.paged.step import Step
 
 MOST_WAITING = 32
@@ -22,13 +23,15 @@ class Waiting:
 
     Attributes:
         given: [T, H], see ``TrainedLayers.combined``.
-        hidden: [T, H], the target's last hidden states; only for layers that read states.
+        hidden, before: [T, H], the target's last hidden states, and those one position before each token;
+            only for layers that read states.
         positions, slots: [T] int64.
         num_rows: B, tokens of a pass.
     """
 
     given: Tensor
     hidden: Tensor | None
+    before: Tensor | None
     positions: Tensor
     slots: Tensor
     num_rows: int
@@ -42,11 +45,12 @@ class Backlog:
     wait: rejected tokens stand in slots that the next pass fills anew.
 
     Args:
-        keep_hidden: whether the layers read the target's last hidden states.
+        states: the target's last hidden states, for layers that read them.
     """
 
-    def __init__(self, *, keep_hidden: bool) -> None:
-        self._keep_hidden = keep_hidden
+    def __init__(self, states: PagedStates | None) -> None:
+        self._states = states
+        self._before: Tensor | None = None  # one position before the first pass that waits
         self._request_ids: list[str] = []
         self._ends: list[int] = []  # of each request the position after what was read or waits
         self._passes: list[tuple[Tensor, ...]] = []
@@ -66,7 +70,9 @@ class Backlog:
 
     def add(self, step: Step, given: Tensor) -> None:
         """Let them wait. Copied: vLLM uses its buffers again."""
-        parts = [given, step.positions, step.slots, *([step.hidden] if self._keep_hidden else [])]
+        if self._states is not None and not self._passes:
+            self._before = self._states.before(step)
+        parts = [given, step.positions, step.slots, *([] if self._states is None else [step.hidden])]
         self._passes.append(tuple(part.clone() for part in parts))
         self._ends = [end + 1 for end in self._ends]
 
@@ -78,5 +84,9 @@ class Backlog:
     def take(self) -> Waiting:
         """All that waits; at least one pass."""
         passes, self._passes = self._passes, []
-        given, positions, slots, *hidden = (torch.cat(part) for part in zip(*passes, strict=True))
-        return Waiting(given, hidden[0] if hidden else None, positions, slots, len(self._request_ids))
+        given, positions, slots, *states = (torch.cat(part) for part in zip(*passes, strict=True))
+        num_rows, hidden, before = len(self._request_ids), None, None
+        if self._before is not None:
+            (hidden,) = states
+            before = torch.cat([self._before, hidden[:-num_rows]])
+        return Waiting(given, hidden, before, positions, slots, num_rows)

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from foredraft.integration.errors import UserError
 from foredraft.integration.models.draft_file import DraftFile
@@ -38,10 +37,9 @@ class TrainedBacking(ExitBacking):
         self._exit_layer = file.exit_layer or 0
         self._exit: TrainedExit | None = None
         self._passes: PagedPasses | None = None
-        self._backlog = Backlog(keep_hidden=file.reads_states)
-        self._before: Tensor | None = None  # the last hidden states one position before what waits
         self._states = PagedStates(width=None) if file.reads_states else None
         self.hidden_states = self._states
+        self._backlog = Backlog(self._states)
 
     def make_body(self, target: Any) -> Body:
         """See ``ExitBacking``."""
@@ -74,7 +72,9 @@ class TrainedBacking(ExitBacking):
         assert self._passes is not None, "attach goes before"
         attends = len(self._exit.trained_names) > 1
         if not attends and self._backlog.takes(step):
-            self._wait(step)
+            self._backlog.add(step, self._exit.given(step))
+            if self._backlog.is_full:
+                self._catch_up()
             return
         self._catch_up()
         before = None if self._states is None else self._states.before(step)
@@ -84,27 +84,15 @@ class TrainedBacking(ExitBacking):
             self._states.write(step)
         self._backlog.read_at_once(step)
 
-    def _wait(self, step: Step) -> None:
-        assert self._exit is not None, "load goes before"
-        if self._states is not None and not self._backlog:
-            self._before = self._states.before(step)
-        self._backlog.add(step, self._exit.given(step))
-        if self._backlog.is_full:
-            self._catch_up()
-
     def _catch_up(self) -> None:
         """Read what waits."""
         if not self._backlog:
             return
         assert self._exit is not None, "load goes before"
         waiting = self._backlog.take()
-        before = None
-        if waiting.hidden is not None:
-            assert self._states is not None, "they are kept for it"
-            assert self._before is not None, "it was kept with the first pass that waits"
-            before = torch.cat([self._before, waiting.hidden[: -waiting.num_rows]])
+        if self._states is not None and waiting.hidden is not None:
             self._states.write_passes(waiting.slots, waiting.hidden, waiting.num_rows)
-        self._exit.store(waiting.given, before, waiting.positions, waiting.slots)
+        self._exit.store(waiting.given, waiting.before, waiting.positions, waiting.slots)
 
     @torch.inference_mode()
     def begin(self, step: Step, places: Mapping[int, int], num_committed: Mapping[int, int]) -> None:
