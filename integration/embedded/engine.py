@@ -6,9 +6,7 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
 from collections.abc import Sequence as List
-from contextlib import contextmanager
 from typing import Any, Literal
 
 from torch import Tensor
@@ -27,6 +25,7 @@ from foredraft.integration.embedded.logprobs import position_logprobs
 from foredraft.integration.embedded.sequence import Request, Sequence
 from foredraft.integration.engine import Engine, RequestOutput
 from foredraft.integration.errors import UserError
+from foredraft.integration.faults import Faults
 from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.sampling_params import SamplingParams
 from foredraft.proposers.base import DraftContext, Outcome, Proposer, ReleaseReason
@@ -90,7 +89,7 @@ class EmbeddedEngine(Engine):
         self._running: list[Sequence] = []
         self._free_rows = list(range(decoder.num_rows))
         self._changed: dict[str, Request] = {}
-        self._logged_faults: set[str] = set()
+        self._faults = Faults(self.metrics, logger)
 
     @property
     def num_draft_tokens(self) -> int:
@@ -181,7 +180,7 @@ class EmbeddedEngine(Engine):
         outcomes = self._commit(sampled, drafted, verdict, verdict_ids, logits)
         self.metrics.count(outcomes)
         if self.proposer is not None:
-            with self._guarded("observe"):
+            with self._faults.caught("observe"):
                 self.proposer.observe(outcomes)
         spent = {phase: self.metrics.seconds[phase] - seconds for phase, seconds in before.items()}
         self.controller.observe(
@@ -255,7 +254,7 @@ class EmbeddedEngine(Engine):
         request_ids = [row.sequence.sequence_id for row in rows]
         token_ids = [row.sequence.token_ids for row in rows]
         prospects = [[0] * len(rows) for _ in self.proposer.members]
-        with self._guarded("prospects"):
+        with self._faults.caught("prospects"):
             fill_prospects(prospects, self.proposer, open_rows, request_ids, token_ids)
         return prospects
 
@@ -273,7 +272,7 @@ class EmbeddedEngine(Engine):
                 hidden_states=self.decoder.hidden_states,
                 members=choice.members,
             )
-            with self._guarded("propose"):
+            with self._faults.caught("propose"):
                 draft = self.proposer.propose(context)
                 return draft, checked_draft(draft, choice.lengths, self.decoder.vocab_size)
         return Draft.none(len(rows), self.decoder.device), [[] for _ in rows]
@@ -364,7 +363,7 @@ class EmbeddedEngine(Engine):
     def _release(self, sequence: Sequence, reason: ReleaseReason) -> None:
         self.controller.release(sequence.sequence_id)
         if self.proposer is not None:
-            with self._guarded("release"):
+            with self._faults.caught("release"):
                 self.proposer.release(sequence.sequence_id, reason)
 
     def _collect(self) -> list[RequestOutput]:
@@ -375,17 +374,6 @@ class EmbeddedEngine(Engine):
             if output.finished:
                 del self._requests[output.request_id]
         return outputs
-
-    @contextmanager
-    def _guarded(self, call: str) -> Iterator[None]:
-        """A proposer that fails costs its draft, never the request: count it, log it once, go on."""
-        try:
-            yield
-        except Exception:
-            self.metrics.num_proposer_faults += 1
-            if call not in self._logged_faults:
-                self._logged_faults.add(call)
-                logger.exception("proposer failed in %s; its drafts are left out (logged once)", call)
 
 
 def _append(sequence: Sequence, emitted: list[int]) -> int:

@@ -10,14 +10,15 @@ from typing import Any
 import torch
 
 from foredraft.integration.draft_check import checked_draft
+from foredraft.integration.faults import Faults
 from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.vllm import options
 from foredraft.integration.vllm.backings import backing_of
 from foredraft.integration.vllm.draft_store import DraftStore
 from foredraft.integration.vllm.drafting_names import drafting_names
-from foredraft.integration.vllm.faults import Faults
 from foredraft.integration.vllm.ledger import Entry, Ledger, room
 from foredraft.integration.vllm.length_choice import LengthChoice
+from foredraft.integration.vllm.log import logger
 from foredraft.integration.vllm.metrics_export import MetricsExport
 from foredraft.integration.vllm.paged.step import Step
 from foredraft.integration.vllm.runner_hooks import RUNNER_HOOKS
@@ -61,7 +62,7 @@ class Drafter:
         self._sampling: BatchSampling | None = None
         self._sampled_with: SamplingBatch | None = None
         self._num_verified: list[int] = []
-        self._faults = Faults(self.metrics)
+        self._faults = Faults(self.metrics, logger)
 
     @property
     def proposer(self) -> Proposer:

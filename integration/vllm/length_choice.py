@@ -12,9 +12,9 @@ from typing import Any
 from foredraft.integration.config import Config
 from foredraft.integration.draft_lengths import adapts
 from foredraft.integration.draft_members import fill_prospects, members_of, seconds_by_member
+from foredraft.integration.faults import Faults
 from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.vllm.drafting_names import num_speculative_tokens
-from foredraft.integration.vllm.faults import Faults
 from foredraft.integration.vllm.ledger import Entry
 from foredraft.integration.vllm.log import explain, explains
 from foredraft.integration.vllm.request_limit import limit_of

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from foredraft.integration.metrics import EngineMetrics
-from foredraft.integration.vllm.log import logger
 
 
 class Faults:
     """Counts them, and logs the first of each kind of call."""
 
-    def __init__(self, metrics: EngineMetrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: EngineMetrics, logger: logging.Logger) -> None:
+        self._metrics, self._logger = metrics, logger
         self._logged: set[str] = set()
 
     @contextmanager
@@ -25,4 +25,4 @@ class Faults:
             self._metrics.num_proposer_faults += 1
             if call not in self._logged:
                 self._logged.add(call)
-                logger.exception("proposer failed in %s; its drafts are left out (logged once)", call)
+                self._logger.exception("proposer failed in %s; its drafts are left out (logged once)", call)
