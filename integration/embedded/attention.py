@@ -1,23 +1,20 @@
 """Attention of ragged queries over cache slots.
 
-Rows whose slots lie side by side are padded into one call, as a view of the cache: nothing is gathered.
-A long query (a prefill chunk) goes alone.
+Rows whose slots lie side by side are padded into one call, where that is cheaper than calls of their own
+(grouping.py), as a view of the cache: nothing is gathered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from foredraft.integration.embedded.grouping import LONG_QUERY, cheapest_groups
 from foredraft.integration.embedded.slot_cache import SlotCache
 from foredraft.proposers.decoder import Tokens, to_device
-
-LONG_QUERY = 64
-"""Queries above this many tokens are prefill chunks. Drafts stay far below."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
     groups: list[Group] = []
     gather: list[int] = []
     scatter = [0] * first_token[-1]
-    for rows in _adjacent_rows(tokens.row_ids, starts, counts):
+    for rows in cheapest_groups(tokens.row_ids, starts, counts, device):
         width = max(counts[row] for row in rows)
         kv_lens = [starts[row] + counts[row] for row in rows]
         positions = []
@@ -115,30 +112,6 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
         gather=None if in_order else to_device(gather, device),
         scatter=None if in_order else to_device(scatter, device),
     )
-
-
-def _adjacent_rows(slots: Sequence[int], starts: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
-    """Rows in slot order, cut where slots are not adjacent, a query is long, or padding wastes too much."""
-    runs: list[list[int]] = []
-    for row in sorted(range(len(slots)), key=lambda row: slots[row]):
-        run = runs[-1] if runs else None
-        if (
-            run is not None
-            and slots[row] == slots[run[-1]] + 1
-            and _worth_padding([*run, row], starts, counts)
-        ):
-            run.append(row)
-        else:
-            runs.append([row])
-    return runs
-
-
-def _worth_padding(rows: list[int], starts: Sequence[int], counts: Sequence[int]) -> bool:
-    if max(counts[row] for row in rows) > LONG_QUERY:
-        return False
-    lengths = [starts[row] + counts[row] for row in rows]
-    # One more call costs about as much as attending to 256 more positions (measured on 2 CPU cores).
-    return len(rows) * max(lengths) <= sum(lengths) + 256 * (len(rows) - 1)
 
 
 def slot_attention(
