@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from toys import TOY_VOCAB, make_engine, toy_model
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
+from foredraft.integration.config import Config
+from foredraft.integration.embedded.build import build_engine
 from foredraft.integration.embedded.decoder import SlotDecoder
 from foredraft.integration.embedded.engine import EmbeddedEngine
 from foredraft.integration.embedded.exit_decoder import ExitDecoder
 from foredraft.integration.embedded.exit_head import ExitHead, TrainedHead
 from foredraft.integration.embedded.forward import ForwardPass
-from foredraft.integration.models.draft_file import HEAD_WEIGHT, DraftFile
+from foredraft.integration.embedded.target import Target
+from foredraft.integration.errors import UserError
+from foredraft.integration.models.draft_file import EXIT_FILE, HEAD_WEIGHT, DraftFile, write_draft_file
 from foredraft.integration.models.fingerprint import fingerprint
 from foredraft.proposers.early_exit import MOST_UNREAD, EarlyExitProposer
 
@@ -174,3 +180,38 @@ class ReferenceHead:
             own = newest if own is None else torch.cat([own, newest])
             drafted.append(int(self.file.head_ids[(newest @ self.file.tensors[HEAD_WEIGHT].T).argmax()]))
         return drafted
+
+
+def exit_config(head: Path | str | None = None, exit_layer: int | None = None, **values: Any) -> Config:
+    """Of a small engine that leaves a toy early."""
+    options = {"head": None if head is None else str(head), "exit_layer": exit_layer}
+    given: dict[str, Any] = {
+        "model": "toy",
+        "dtype": "float32",
+        "device": "cpu",
+        "proposer": "early_exit",
+        "early_exit": options | values.pop("early_exit", {}),
+        "engine": {"max_num_seqs": 3, "max_model_len": 128},
+    }
+    return Config(**(given | values))
+
+
+def written_exit(folder: Path, file: DraftFile, name: str = EXIT_FILE) -> Path:
+    """The folder, with the file in it."""
+    write_draft_file(folder / name, file)
+    return folder
+
+
+def refusal(config: Config, target: Target) -> str:
+    """The one line that says why no engine is built."""
+    with pytest.raises(UserError) as caught:
+        build_engine(config, target)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def decoder_of(engine: EmbeddedEngine) -> SlotDecoder:
+    """Its decoder, where that has slots."""
+    assert isinstance(engine.decoder, SlotDecoder)
+    return engine.decoder
