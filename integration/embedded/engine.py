@@ -20,8 +20,8 @@ from foredraft.integration.embedded.batch import (
     sampled_positions,
     sampling_batch,
 )
+from foredraft.integration.embedded.committing import commit, note_prompt_logprobs
 from foredraft.integration.embedded.detokenizer import Detokenizer
-from foredraft.integration.embedded.logprobs import position_logprobs
 from foredraft.integration.embedded.sequence import Request, Sequence
 from foredraft.integration.engine import Engine, RequestOutput
 from foredraft.integration.errors import UserError
@@ -37,14 +37,9 @@ from foredraft.scheduler.speculation.contract import (
     DraftLengthController,
     StepReport,
 )
-from foredraft.verifier import PADDING, Draft, SamplingBatch, Verdict, request_key, verify
+from foredraft.verifier import Draft, SamplingBatch, request_key, verify
 
 logger = logging.getLogger(__name__)
-
-NO_TOKEN = (
-    "no token is possible here: the controls of this request (allowed_token_ids, bad_words, min_tokens) "
-    "forbid all of them, or the model's logits are not numbers"
-)
 
 
 class EmbeddedEngine(Engine):
@@ -176,8 +171,10 @@ class EmbeddedEngine(Engine):
             return
         with self.metrics.timed("sample"):
             verdict = verify(logits, draft, sampling, self._rule)
-            verdict_ids = verdict.token_ids.tolist()
-        outcomes = self._commit(sampled, drafted, verdict, verdict_ids, logits)
+            token_ids, num_accepted = verdict.token_ids.tolist(), verdict.num_accepted.tolist()
+        outcomes = commit(sampled, drafted, token_ids, num_accepted, logits)
+        self._changed |= {outcome.request_id: self._owners[outcome.request_id] for outcome in outcomes}
+        self._roll_back(sampled)
         self.metrics.count(outcomes)
         if self.proposer is not None:
             with self._faults.caught("observe"):
@@ -284,61 +281,14 @@ class EmbeddedEngine(Engine):
         draft_of = {row.row: draft for row, draft in zip(sampled, drafted, strict=True)}
         drafts = [draft_of.get(row.row, []) for row in rows]
         hidden = self.decoder.forward(pass_tokens(rows, drafts, self.decoder.device))
-        self._note_prompt_logprobs(rows, drafts, hidden)
+        note_prompt_logprobs(rows, drafts, hidden, self.decoder.head, self._owners)
         return self.decoder.head(hidden[sampled_positions(rows, drafts)])
 
-    def _commit(
-        self,
-        rows: list[ScheduledRow],
-        drafted: list[list[int]],
-        verdict: Verdict,
-        verdict_ids: list[list[int]],
-        logits: Tensor,
-    ) -> list[Outcome]:
-        """Append what was accepted and roll the cache back to the committed tokens."""
-        outcomes = []
-        first_place = 0
-        for row, draft, emitted, accepted in zip(
-            rows, drafted, verdict_ids, verdict.num_accepted.tolist(), strict=True
-        ):
-            sequence, places = row.sequence, slice(first_place, first_place + accepted + 1)
-            first_place += len(draft) + 1
-            if sequence.finished:  # aborted while this step ran
-                continue
-            block_start = len(sequence.token_ids)
-            kept = _append(sequence, emitted[: accepted + 1])
-            committed = tuple(sequence.token_ids[block_start:])
-            if sequence.output.logprobs is not None:
-                wanted = logits[places][:kept]
-                num_top = sequence.params.logprobs or 0
-                sequence.output.logprobs += position_logprobs(wanted, list(committed), num_top)
-            outcome = Outcome(
-                sequence.sequence_id, block_start, len(draft), len(draft), min(accepted, kept), committed
-            )
-            sequence.output.speculation.add(outcome)
-            outcomes.append(outcome)
-            self._changed[sequence.sequence_id] = self._owners[sequence.sequence_id]
-            if not sequence.finished:
-                self.decoder.truncate(row.row, len(sequence.token_ids) - 1)
-        return outcomes
-
-    def _note_prompt_logprobs(
-        self, rows: list[ScheduledRow], drafts: list[list[int]], hidden: Tensor
-    ) -> None:
-        begin = 0
-        for row, draft in zip(rows, drafts, strict=True):
-            sequence = row.sequence
-            wanted = sequence.params.prompt_logprobs if sequence.output.index == 0 else None
-            # Position i predicts prompt token i + 1; the last prompt position predicts output.
-            end = min(row.start + row.num_new, len(sequence.prompt_ids) - 1)
-            if wanted is not None and end > row.start and not sequence.finished:
-                logits = self.decoder.head(hidden[begin : begin + end - row.start])
-                request = self._owners[sequence.sequence_id]
-                assert request.prompt_logprobs is not None, "asked for at admission"
-                request.prompt_logprobs += position_logprobs(
-                    logits, sequence.prompt_ids[row.start + 1 : end + 1], wanted
-                )
-            begin += row.num_new + len(draft)
+    def _roll_back(self, rows: list[ScheduledRow]) -> None:
+        """Cut the cache back to the committed tokens; the newest one is still to be read."""
+        for row in rows:
+            if not row.sequence.finished:
+                self.decoder.truncate(row.row, len(row.sequence.token_ids) - 1)
 
     def _retire_finished(self, rows: list[ScheduledRow]) -> None:
         """Retire what this step ended: after ``observe``, so that the proposer still knows the requests."""
@@ -374,16 +324,6 @@ class EmbeddedEngine(Engine):
             if output.finished:
                 del self._requests[output.request_id]
         return outputs
-
-
-def _append(sequence: Sequence, emitted: list[int]) -> int:
-    """Commit a verdict's tokens; returns how many were kept."""
-    if emitted[-1] != PADDING:
-        return sequence.commit(emitted)
-    kept = sequence.commit(emitted[:-1])
-    if not sequence.finished:
-        sequence.finish("error", NO_TOKEN)
-    return kept
 
 
 def _num_prefill_tokens(rows: list[ScheduledRow]) -> int:
