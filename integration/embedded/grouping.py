@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,17 +11,17 @@ LONG_QUERY = 64
 """Queries above this many tokens are prefill chunks and go alone. Drafts stay far below."""
 
 
+MOST_ROWS = 64
+"""Of a call: with more, looking for the best cut takes longer than what the calls saved would."""
+
+
 @dataclass(frozen=True)
 class Prices:
-    """What attention costs, in any unit: a call, a key of a row, and each query's share of such a key."""
+    """What attention costs, in any unit: ``call + rows * kv_len * (key + query * width)``, rows padded."""
 
     call: float
     key: float
     query: float
-
-    def of(self, num_rows: int, width: int, kv_len: int) -> float:
-        """One call over padded rows."""
-        return self.call + num_rows * kv_len * (self.key + self.query * width)
 
 
 CPU = Prices(call=1200.0, key=6.0, query=1.0)
@@ -50,22 +49,22 @@ def cheapest_groups(
         Rows by group, in the order of their slots.
     """
     prices = CPU if device.type == "cpu" else OTHER
+    call, key, query = prices.call, prices.key, prices.query
     order = sorted(range(len(slots)), key=slots.__getitem__)
+    rows = [(slots[row], counts[row], starts[row] + counts[row]) for row in order]
     costs = [0.0]  # of the first rows, cut in the cheapest way
     begins = [0]  # where the last group of these begins
-    for end in range(1, len(order) + 1):
-        best, best_begin = math.inf, end - 1
-        width = kv_len = 0
-        for begin in range(end - 1, -1, -1):
-            row = order[begin]
-            is_alone = begin == end - 1
-            if not is_alone and slots[row] + 1 != slots[order[begin + 1]]:
-                break
-            width, kv_len = max(width, counts[row]), max(kv_len, starts[row] + counts[row])
-            if not is_alone and width > LONG_QUERY:
-                break
-            cost = prices.of(end - begin, width, kv_len)
-            if cost >= best:  # and the longer ones are dearer still
+    for end in range(1, len(rows) + 1):
+        slot, width, kv_len = rows[end - 1]
+        best, best_begin = costs[end - 1] + call + kv_len * (key + query * width), end - 1
+        for begin in range(end - 2, max(end - MOST_ROWS, 0) - 1, -1):
+            slot -= 1
+            own_slot, own_width, own_len = rows[begin]
+            width = own_width if own_width > width else width
+            kv_len = own_len if own_len > kv_len else kv_len
+            cost = call + (end - begin) * kv_len * (key + query * width)
+            # Longer groups cost more still.
+            if own_slot != slot or width > LONG_QUERY or cost >= best:
                 break
             if costs[begin] + cost < best:
                 best, best_begin = costs[begin] + cost, begin

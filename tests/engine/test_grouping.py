@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from hypothesis import given, strategies
 
-from foredraft.integration.embedded.grouping import CPU, LONG_QUERY, cheapest_groups
+from foredraft.integration.embedded.grouping import CPU, LONG_QUERY, MOST_ROWS, cheapest_groups
 
 ON_CPU = torch.device("cpu")
 Row = tuple[int, int, int]  # slot, keys before this pass, new tokens
@@ -30,7 +30,8 @@ def cost(group: list[Row]) -> float:
     width = max(count for _, _, count in group)
     if slots != list(range(slots[0], slots[0] + len(slots))) or (len(group) > 1 and width > LONG_QUERY):
         return float("inf")
-    return CPU.of(len(group), width, max(start + count for _, start, count in group))
+    kv_len = max(start + count for _, start, count in group)
+    return CPU.call + len(group) * kv_len * (CPU.key + CPU.query * width)
 
 
 def all_cuts(rows: list[Row]) -> list[list[list[Row]]]:
@@ -57,3 +58,8 @@ def test_a_long_draft_leaves_the_short_ones_alone() -> None:
 
 def test_like_rows_share_a_call() -> None:
     assert cheapest_groups([2, 0, 1], [400, 410, 390], [5, 5, 4], ON_CPU) == [[1, 2, 0]]
+
+
+def test_a_call_has_so_many_rows_at_most() -> None:
+    groups = cheapest_groups(range(MOST_ROWS + 9), [400] * (MOST_ROWS + 9), [1] * (MOST_ROWS + 9), ON_CPU)
+    assert sorted(map(len, groups)) == [9, MOST_ROWS]
