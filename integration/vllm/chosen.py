@@ -38,7 +38,6 @@ from foredraft.integration.vllm.support import (
     check_draft_model,
     check_layers,
     check_model_drafts,
-    check_one_clock,
 )
 from foredraft.integration.vllm.target_identity import VllmTarget
 
@@ -54,8 +53,6 @@ def chosen(config: Config, args: Any, model_config: Any, parallel_config: Any) -
     Raises:
         UserError: what is to draft is not there, does not fit the model, or does not work with an option.
     """
-    if adapts(config):
-        check_one_clock(parallel_config)
     for name in proposer_names(config):
         if name not in WITH_A_MODEL:
             config = _with(config, NGRAM_DRAFT_TOKENS)

@@ -77,7 +77,9 @@ class Drafter:
     @cached_property
     def lengths(self) -> LengthChoice:
         """How far is drafted, from the first step on."""
-        return LengthChoice(self._config, self.proposer, self.metrics, self._faults)
+        from vllm.distributed.parallel_state import get_tp_group
+
+        return LengthChoice(self._config, self.proposer, self.metrics, self._faults, get_tp_group())
 
     # ---- what vLLM's custom_class asks for
 

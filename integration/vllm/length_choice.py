@@ -40,12 +40,21 @@ class LengthChoice:
     chosen, and ends when their outcome is known. What vLLM does between drafting and the pass counts as it
     usually is: somebody who drives the engine may leave it alone for minutes.
 
+    Of several ranks that share a model the first decides for all: each has its own clock, and what one
+    drafts every one must know.
+
     Args:
         proposer: what drafts; its members are those of the configuration.
+        ranks: vLLM's ``GroupCoordinator`` of those that share the model.
     """
 
-    def __init__(self, config: Config, proposer: Proposer, metrics: EngineMetrics, faults: Faults) -> None:
+    def __init__(
+        self, config: Config, proposer: Proposer, metrics: EngineMetrics, faults: Faults, ranks: Any
+    ) -> None:
         self.controller = _controller(config, proposer)
+        self._ranks = ranks
+        self._decides = ranks.is_first_rank or not adapts(config)
+        self._asks = adapts(config) and ranks.world_size > 1
         self._metrics, self._faults = metrics, faults
         self._propose_s: Sequence[float] = []
         self._before_pass_s = 0.0  # choosing and drafting
@@ -72,16 +81,19 @@ class LengthChoice:
             rooms: [B], see ``DraftBatch``.
         """
         began = time.perf_counter()
-        choice = self._chosen(proposer, entries, states, rooms)
+        self._propose_s = [0.0] * len(proposer.members)
+        choice = self._chosen(proposer, entries, states, rooms) if self._decides else None
+        if self._asks:
+            choice = self._ranks.broadcast_object(choice)
+        assert choice is not None, "the first rank decides"
         self._before_pass_s = time.perf_counter() - began
-        return choice
+        return _noted(choice, entries)
 
     def _chosen(
         self, proposer: Proposer, entries: Mapping[str, Entry], states: Sequence[Any], rooms: Sequence[int]
     ) -> Choice:
-        self._propose_s = [0.0] * len(proposer.members)
         if self.controller.skips_step():
-            return _noted(Choice([0] * len(rooms)), entries)
+            return Choice([0] * len(rooms))
         asked = [limit_of(state.sampling_params) for state in states]
         limits = [NO_LIMIT if limit is None else limit for limit in asked]
         batch = DraftBatch(
@@ -93,7 +105,7 @@ class LengthChoice:
         )
         choice = self.controller.choose(batch)
         self._metrics.count_choice(batch, choice, self.controller.decision)
-        return _noted(choice, entries)
+        return choice
 
     @contextmanager
     def drafting(self, proposer: Proposer, choice: Choice) -> Iterator[None]:
@@ -113,6 +125,8 @@ class LengthChoice:
             entries: [B], of the requests with an outcome.
             num_scheduled: tokens in the pass by request, also of those that have no outcome yet.
         """
+        if not self._decides:
+            return
         chosen = [
             # A request that was not there, or not in this form, is reading its prompt.
             entry if entry.block_start == outcome.block_start else None

@@ -47,20 +47,6 @@ def check_model_drafts(proposer: str, args: Any, model_config: Any, parallel_con
     check_model(proposer, "model", model_config)
 
 
-def check_one_clock(parallel_config: Any) -> None:
-    """Refuse engines of several ranks where lengths hang on measured times, which differ from rank to rank.
-
-    Raises:
-        UserError: naming the option.
-    """
-    size = parallel_config.tensor_parallel_size
-    if size > 1:
-        raise UserError(
-            "tensor_parallel_size: draft lengths that are chosen step by step need 1, each rank has its own "
-            f"clock; give one proposer and a number in num_draft_tokens (got {size})"
-        )
-
-
 def check_layers(proposer: str, model_config: Any) -> None:
     """Refuse models whose layers are called otherwise than Llama's.
 

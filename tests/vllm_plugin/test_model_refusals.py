@@ -173,21 +173,6 @@ def test_an_engine_may_be_configured_twice_from_the_same_arguments(folder: Path)
     assert second.scheduler_config.scheduler_cls.endswith("LookaheadScheduler")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"num_draft_tokens": "auto"},
-        {"proposer": "auto"},
-        {"proposer": "auto", "num_draft_tokens": 5},
-        {"proposer": "ngram,early_exit", "early_exit": {"head": "own", "exit_layer": 2}},
-    ],
-)
-def test_lengths_that_hang_on_a_clock_need_one_rank(options: dict[str, Any], folder: Path) -> None:
-    named = refusal(folder, options, tensor_parallel_size=2)
-    assert named.startswith("tensor_parallel_size: ")
-    assert named.endswith("(got 2)")
-
-
 def test_what_cannot_share_is_refused_in_a_list_and_left_out_under_auto(
     model: LlamaForCausalLM, folder: Path, tmp_path: Path
 ) -> None:
