@@ -10,7 +10,6 @@ import torch
 LONG_QUERY = 64
 """Queries above this many tokens are prefill chunks and go alone. Drafts stay far below."""
 
-
 MOST_ROWS = 64
 """Of a call: with more, looking for the best cut takes longer than what the calls saved would."""
 
@@ -25,8 +24,8 @@ class Prices:
 
 
 CPU = Prices(call=1200.0, key=6.0, query=1.0)
-"""Fitted to passes of the built-in model in bfloat16 on one core: 0.8 ms for a call in each of 30 layers,
-4.8 us for a key, 0.8 us more for each query that reads it."""
+"""Fitted to passes of the built-in model in bfloat16 on one core. Over its 30 layers a call takes 0.8 ms, a
+key 4.8 us, and 0.8 us more for each query that reads it (``benchmarks/attention_calls.py`` tries cuts)."""
 
 OTHER = Prices(call=256.0, key=1.0, query=0.0)
 """Where launches are dear and a few queries more are read for nothing, as on a GPU. Not measured."""
