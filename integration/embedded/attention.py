@@ -80,7 +80,7 @@ def build_layout(cache: SlotCache, tokens: Tokens, device: torch.device) -> Layo
     groups: list[Group] = []
     gather: list[int] = []
     scatter = [0] * first_token[-1]
-    for rows in cheapest_groups(tokens.row_ids, starts, counts, device):
+    for rows in cheapest_groups(tokens.row_ids, starts, counts, cache.key_size, device):
         width = max(counts[row] for row in rows)
         kv_lens = [starts[row] + counts[row] for row in rows]
         positions = []

@@ -35,6 +35,7 @@ class SlotCache(RowLengths):
         self.values = zeros(shape, dtype, device)
         self.num_slots = num_slots
         self.num_kv_heads = num_kv_heads
+        self.key_size = num_kv_heads * head_dim
 
     def flat_index(self, slots: Tensor, positions: Tensor) -> Tensor:
         """[T] slots and positions -> [T * kv heads] rows of the cache as [slots * heads * capacity, D]."""
