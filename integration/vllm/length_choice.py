@@ -17,6 +17,7 @@ from foredraft.integration.metrics import EngineMetrics
 from foredraft.integration.vllm.drafting_names import num_speculative_tokens
 from foredraft.integration.vllm.ledger import Entry
 from foredraft.integration.vllm.log import explain, explains
+from foredraft.integration.vllm.ranked_choice import RankedChoice
 from foredraft.integration.vllm.request_limit import limit_of
 from foredraft.proposers import Outcome, Proposer
 from foredraft.scheduler.speculation import (
@@ -40,8 +41,8 @@ class LengthChoice:
     chosen, and ends when their outcome is known. What vLLM does between drafting and the pass counts as it
     usually is: somebody who drives the engine may leave it alone for minutes.
 
-    Of several ranks that share a model the first decides for all: each has its own clock, and what one
-    drafts every one must know.
+    Where several ranks share a model and lengths are chosen step by step, the first rank chooses for all:
+    each has its own clock, and what one drafts every one must know.
 
     Args:
         proposer: what drafts; its members are those of the configuration.
@@ -52,9 +53,8 @@ class LengthChoice:
         self, config: Config, proposer: Proposer, metrics: EngineMetrics, faults: Faults, ranks: Any
     ) -> None:
         self.controller = _controller(config, proposer)
-        self._ranks = ranks
-        self._decides = ranks.is_first_rank or not adapts(config)
-        self._asks = adapts(config) and ranks.world_size > 1
+        self._ranks = RankedChoice(ranks) if adapts(config) and ranks.world_size > 1 else None
+        self._decides = self._ranks is None or ranks.is_first_rank
         self._metrics, self._faults = metrics, faults
         self._propose_s: Sequence[float] = []
         self._before_pass_s = 0.0  # choosing and drafting
@@ -63,6 +63,8 @@ class LengthChoice:
 
     def pass_begins(self) -> None:
         """The target is about to run."""
+        if self._ranks is not None:
+            self._ranks.pass_begins()
         self._pass_began = time.perf_counter()
         self._gaps_s.append(self._pass_began - self._ended)
 
@@ -83,9 +85,9 @@ class LengthChoice:
         began = time.perf_counter()
         self._propose_s = [0.0] * len(proposer.members)
         choice = self._chosen(proposer, entries, states, rooms) if self._decides else None
-        if self._asks:
-            choice = self._ranks.broadcast_object(choice)
-        assert choice is not None, "the first rank decides"
+        if self._ranks is not None:
+            choice = self._ranks.agreed(choice)
+        assert choice is not None, "who does not decide was told"
         self._before_pass_s = time.perf_counter() - began
         return _noted(choice, entries)
 

@@ -180,12 +180,15 @@ def test_what_cannot_share_is_refused_in_a_list_and_left_out_under_auto(
     trained = drafts.options("trained draft reading states") | OWN | {"num_draft_tokens": None}
     assert "does not share" in refusal(folder, trained | {"proposer": "draft,early_exit"})
     assert "enable_lora" in refusal(folder, trained | {"proposer": "ngram,early_exit"}, enable_lora=True)
+    named = refusal(folder, trained | {"proposer": "ngram,early_exit"}, tensor_parallel_size=2)
+    assert named == "tensor_parallel_size: proposer early_exit needs 1, ngram does not (got 2)"
     whole = drafts.options("draft: a model nearby") | OWN | {"num_draft_tokens": None}
     for options, given, names, most in (
         (trained, {}, ("ngram", "early_exit"), 16),
         (whole, {}, ("ngram", "draft", "early_exit"), 16),
         (whole | {"num_draft_tokens": 5}, {}, ("ngram", "draft", "early_exit"), 5),
         (whole, {"enable_lora": True, "max_num_seqs": 8}, ("ngram",), 16),
+        (whole, {"tensor_parallel_size": 2}, ("ngram",), 16),
         ({"early_exit": {"head": "own", "exit_layer": 9}}, {}, ("ngram",), 16),
     ):
         config = configure(folder, options | {"proposer": "auto"}, **given)

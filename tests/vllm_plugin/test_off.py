@@ -111,6 +111,8 @@ def test_what_does_not_work_together_is_refused_by_name(toy: Path) -> None:
         make_llm(toy, {}, speculative_config={"method": "ngram", "num_speculative_tokens": 3})
     with pytest.raises(ValueError, match="pipeline_parallel_size: foredraft needs 1"):
         make_llm(toy, {}, pipeline_parallel_size=2)
+    with pytest.raises(ValueError, match="distributed_executor_backend: foredraft needs mp, ray or uni"):
+        make_llm(toy, {}, distributed_executor_backend="external_launcher")
     with pytest.raises(ValueError, match="logits_processors: they do not work with drafts"):
         make_llm(toy, {}, logits_processors=["some.module:Processor"])
     connector = {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}
