@@ -16,8 +16,8 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from unittest.mock import patch
 
-import torch
 from paired import interleaved, median_interval, median_ratio, print_json, shown
+from target_pass import fill, tokens_like
 
 from foredraft.integration.config import Config
 from foredraft.integration.embedded import attention
@@ -46,7 +46,9 @@ def main() -> None:
     for batch in batches:
         for kind, some in CONTEXTS.items():
             contexts = list(islice(cycle(some), batch))
-            fill(decoder, contexts)
+            for row, context in enumerate(contexts):
+                decoder.truncate(row, 0)
+                fill(decoder, context, row)
             for drafts, lengths in DRAFTS.items():
                 counts = [1 + length for length in islice(cycle(lengths), batch)]
                 title = f"batch {batch}, contexts {kind}, drafts {drafts}"
@@ -72,15 +74,6 @@ def ratios(
     return found
 
 
-def fill(decoder: Decoder, contexts: list[int]) -> None:
-    """Put so many tokens into each row."""
-    for row, context in enumerate(contexts):
-        decoder.truncate(row, 0)
-        for start in range(0, context, 256):
-            count = min(256, context - start)
-            decoder.forward(Tokens(tokens_like(decoder, count), [row], [start], [count]))
-
-
 def one_pass(decoder: Decoder, contexts: list[int], counts: list[int], way: Cut) -> Callable[[int], float]:
     tokens = Tokens(tokens_like(decoder, sum(counts)), list(range(len(counts))), contexts, counts)
 
@@ -94,11 +87,6 @@ def one_pass(decoder: Decoder, contexts: list[int], counts: list[int], way: Cut)
         return spent
 
     return run
-
-
-def tokens_like(decoder: Decoder, count: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(count)
-    return torch.randint(0, decoder.vocab_size, (count,), generator=generator).to(decoder.device)
 
 
 if __name__ == "__main__":

@@ -52,11 +52,11 @@ def main() -> None:
     print_json("target_pass", vars(options), results)
 
 
-def fill(decoder: Decoder, context: int) -> None:
-    """Put ``context`` tokens into row 0."""
+def fill(decoder: Decoder, context: int, row: int = 0) -> None:
+    """Put ``context`` tokens into an empty row."""
     for start in range(0, context, 256):
         count = min(256, context - start)
-        decoder.forward(Tokens(tokens_like(decoder, count), [0], [start], [count]))
+        decoder.forward(Tokens(tokens_like(decoder, count), [row], [start], [count]))
 
 
 def one_pass(decoder: Decoder, context: int, width: int) -> Callable[[int], float]:
