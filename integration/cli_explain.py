@@ -48,6 +48,7 @@ def _embedded(engine: Engine) -> EmbeddedEngine:
 def lengths_summary(any_engine: Engine, name: str = "") -> str:
     """What was chosen in all, and what the last decision promised against what came of them."""
     from foredraft.proposers.auto import AutoProposer  # late: it loads torch
+    from foredraft.scheduler.speculation import FixedDraftLength
 
     engine = _embedded(any_engine)
     metrics = engine.metrics
@@ -59,8 +60,10 @@ def lengths_summary(any_engine: Engine, name: str = "") -> str:
     if isinstance(engine.proposer, AutoProposer):
         names = enumerate(engine.proposer.names)
         text += f"; drafts of {', '.join(f'{name}: {metrics.member_counts[place]}' for place, name in names)}"
-    if metrics.predicted_tokens_per_s is None:
+    if isinstance(engine.controller, FixedDraftLength):
         return f"{text}; the number is fixed"
+    if metrics.predicted_tokens_per_s is None:
+        return text
     realised = metrics.num_emitted_tokens / metrics.seconds["total"]
     return (
         f"{text}; predicted {metrics.predicted_tokens_per_s:.1f} tokens/s at the end, realised {realised:.1f}"

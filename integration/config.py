@@ -97,7 +97,7 @@ class Config(BaseModel):
         """A list becomes a text with commas."""
         names = value.split(",") if isinstance(value, str) else value
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            return value  # refused for its type
+            raise ValueError("should be a name, or a list of names")
         names = [name.strip() for name in names]
         for name in names:
             _check_proposer(name, alone=len(names) == 1)
@@ -110,7 +110,7 @@ class Config(BaseModel):
     def _number_or_auto(cls, value: Any) -> int | str | None:
         whole = type(value) is int and 1 <= value <= MAX_DRAFT_TOKENS
         if not (whole or value is None or value == AUTO):
-            raise ValueError(f"should be auto or a whole number from 1 to {MAX_DRAFT_TOKENS}")
+            raise ValueError(f"should be auto or a whole number from 1 to {MAX_DRAFT_TOKENS}, or null")
         return value  # type: ignore[no-any-return]
 
     @model_validator(mode="after")
@@ -126,7 +126,8 @@ def _check_proposer(name: str, *, alone: bool) -> None:
         near = get_close_matches(name, allowed, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         what = "should be one of" if alone else "in a list, should be of"
-        raise ValueError(f"{what} {', '.join(allowed)}{hint}")
+        which = "" if alone else f", not {name!r}"
+        raise ValueError(f"{what} {', '.join(allowed)}{which}{hint}")
 
 
 def proposer_names(config: Config) -> tuple[str, ...]:

@@ -50,7 +50,12 @@ def _parse(text: str) -> tuple[str, Mapping[str, Any]]:
     name, kind, rest = form.groups()
     if kind == "=":
         return name, read_mapping(Path(rest))
-    return name, dict(_setting(name, setting) for setting in rest.split(","))
+    return name, dict(_setting(name, setting) for setting in _settings(rest))
+
+
+def _settings(text: str) -> list[str]:
+    """Split at commas, but for those in the brackets of a list."""
+    return re.split(r",(?![^\[]*\])", text)
 
 
 def _setting(name: str, setting: str) -> tuple[str, Any]:

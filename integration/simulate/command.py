@@ -164,8 +164,9 @@ def _show(of_what: str, predictions: Sequence[Any], stops: int | None, left_out:
         print(f"batch {size} is left out: {reason}")
     largest = predictions[-1].batch_size
     which = "that fits" if any(size > largest for size in left_out) else "looked at"
-    print(
-        f"Speculation stops paying at batch {stops}."
-        if stops is not None
-        else f"Speculation pays up to batch {largest}, the largest {which}."
-    )
+    if stops is None:
+        print(f"Speculation pays up to batch {largest}, the largest {which}.")
+    elif stops == predictions[0].batch_size:
+        print("Speculation does not pay at any batch size looked at.")
+    else:
+        print(f"Speculation stops paying at batch {stops}.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from foredraft.integration.errors import UserError
 from foredraft.scheduler.hardware_model.cost_model import Measured
@@ -23,17 +24,26 @@ def read_measured(path: Path, temperature: float | None) -> tuple[Measured, Sequ
     """
     try:
         results = json.loads(path.read_text(encoding="utf-8"))["results"]
-        by_temperature = {float(result["temperature"]): result for result in results}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{OPTION}: {str(path)!r} is no result of foredraft align ({error})") from None
-    chosen = next(iter(by_temperature)) if temperature is None and by_temperature else temperature
+        by_temperature = {float(result["temperature"]): _measured(result) for result in results}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{OPTION}: {str(path)!r} is no result of foredraft align ({reason})") from None
+    if not by_temperature:
+        raise UserError(f"{OPTION}: {str(path)!r} has no results")
+    chosen = next(iter(by_temperature)) if temperature is None else temperature
     if chosen not in by_temperature:
         known = ", ".join(map(str, by_temperature))
-        raise UserError(f"--temperature: {path} has results at {known or 'no temperature'}, got {chosen}")
-    result = by_temperature[chosen]
+        raise UserError(f"--temperature: {path} has results at {known}, got {chosen}")
+    found = by_temperature[chosen]
+    if found is None:
+        raise UserError(f"{OPTION}: {path} has no costs or no acceptance at temperature {chosen}")
+    return found
+
+
+def _measured(result: Any) -> tuple[Measured, Sequence[float]] | None:
     costs, acceptance = result["costs"], result["overall"]["position_acceptance"]
     if costs is None or not acceptance:
-        raise UserError(f"{OPTION}: {path} has no costs or no acceptance at temperature {chosen}")
+        return None
     step_s = [whole - draft for whole, draft in zip(costs["step_s"], costs["draft_s"], strict=True)]
     most = len(step_s) - 1
     padded = [*acceptance, *[acceptance[-1]] * most][:most]

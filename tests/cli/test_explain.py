@@ -52,3 +52,10 @@ def test_fixed_lengths_say_so() -> None:
     engine = EmbeddedEngine(toy_decoder(), NgramProposer(1, 2), FixedDraftLength(3))
     run_tokens(engine, random_prompts(1), GREEDY)
     assert lengths_summary(engine).endswith("; the number is fixed")
+
+
+def test_nothing_is_said_to_be_fixed_where_a_request_alone_may_not_draft() -> None:
+    params = GREEDY.model_copy(update={"num_draft_tokens": 0})
+    engine = EmbeddedEngine(toy_decoder(), NgramProposer(1, 2), AdaptiveDraftLength([Member("ngram", 8, 5)]))
+    run_tokens(engine, random_prompts(1), params)
+    assert lengths_summary(engine).endswith("0 probes")

@@ -23,6 +23,11 @@ def test_a_variant_may_be_a_file(tmp_path: Path) -> None:
     assert (config.proposer, config.ngram.max_n, config.verification_rule) == ("ngram", 3, "token")
 
 
+def test_a_variant_may_share_its_requests_among_several() -> None:
+    config = parse_variants(["mix: proposer=[ngram, draft],num_draft_tokens=4"], Config())["mix"]
+    assert (config.proposer, config.num_draft_tokens) == ("ngram,draft", 4)
+
+
 def test_plain_decoding_twice_is_a_comparison() -> None:
     assert parse_variants(["again:proposer=none"], Config())["again"].proposer == "none"
 

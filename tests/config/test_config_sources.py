@@ -95,7 +95,7 @@ def test_yaml_json_and_python_words(text: str, value: Any) -> None:
         ("[" * 5000, "nested too deeply"),
         (
             "num_draft_tokens: 33\n",
-            "num_draft_tokens: should be auto or a whole number from 1 to 32 (got 33)",
+            "num_draft_tokens: should be auto or a whole number from 1 to 32, or null (got 33)",
         ),
         ("sampling: {temperature: .nan}\n", "sampling.temperature"),
         ("typo: 1\n", "typo: unknown field"),

@@ -135,9 +135,10 @@ def test_the_calibration_can_be_left_out(target: Target, tmp_path: Path) -> None
         ("ngram,ngram", "should name each proposer once"),
         (["ngram", "darft"], "did you mean draft"),
         ("aut", "did you mean auto"),
-        ([], "proposer"),
-        (["ngram", 3], "proposer"),
-        (7, "proposer"),
+        (["ngram", "bogus"], "not 'bogus'"),
+        ([], "should be a name, or a list of names"),
+        (["ngram", 3], "should be a name, or a list of names"),
+        (7, "should be a name, or a list of names"),
     ],
 )
 def test_bad_lists_are_refused(proposer: Any, message: str) -> None:

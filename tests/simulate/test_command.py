@@ -20,7 +20,7 @@ def run(*options: str) -> str:
 
 def test_a_table_and_where_it_ends() -> None:
     output = run("--gpu", "h200", "--acceptance", "0.2", "--draft", "qwen2.5-7b", *QUICK)
-    assert "stops paying at batch 1." in output
+    assert "does not pay at any batch size looked at." in output
     assert "1 x h200" in output
 
 
@@ -78,6 +78,27 @@ def test_what_align_measured(tmp_path: Path) -> None:
 def test_refusals(options: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         CliRunner().invoke(app, ["simulate", *options], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"results": [{"temperature": 0.0}]}, r"is no result of foredraft align \(KeyError: 'costs'\)"),
+        ({"results": [{"temperature": 0.0, "costs": {}, "overall": {}}]}, "is no result of foredraft align"),
+        ({"results": []}, "has no results"),
+    ],
+)
+def test_files_that_something_else_wrote(document: object, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=message):
+        CliRunner().invoke(app, ["simulate", "--measured", str(path)], catch_exceptions=False)
+
+
+def test_where_it_never_pays() -> None:
+    assert "Speculation does not pay at any batch size looked at." in run(
+        "--acceptance", "0", "--batch-sizes", "1,8"
+    )
 
 
 def test_another_temperature_is_refused(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def _cells(row: ResultRow) -> list[Markup]:
         element("td", row.load.removeprefix("batch ")),
         element("td", f"{row.temperature:g}"),
         element("td", row.config, class_="text"),
-        element("td", str(row.num_draft_tokens)),
+        element("td", row.k),
         *speed_cells(row),
         element("td", _output_word(row), class_=output_class),
         number_cell(row.acceptance_rate, "{:.0%}"),

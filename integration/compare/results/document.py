@@ -111,11 +111,13 @@ def _pairs(
 
 def offline_words(rows: Sequence[ResultRow]) -> Words:
     """How the advice speaks of configurations: each with its K."""
-    most: dict[str, int] = {}
+    most: dict[str, ResultRow] = {}
     for row in rows:
         if row.config != BASELINE:
-            most[row.config] = max(most.get(row.config, 0), row.num_draft_tokens)
-    labels = {name: f"{name} with K = {tokens}" for name, tokens in most.items()}
+            most[row.config] = max(most.get(row.config, row), row, key=lambda one: one.num_draft_tokens)
+    labels = {
+        name: f"{name} with K {'' if row.lengths_chosen else '= '}{row.k}" for name, row in most.items()
+    }
     labels[BASELINE] = f"plain decoding ({BASELINE})"
     has_arrivals = any(row.arrivals_per_s is not None for row in rows)
     speed = "the speed (1 / mean latency)" if has_arrivals else "the tokens/s"

@@ -48,6 +48,8 @@ class ResultRow(EngineLoad, CellRow):
     """What drafts in it."""
     num_draft_tokens: int
     """Drafted per request and step at most (K)."""
+    lengths_chosen: bool = False
+    """Whether K is but the most: how far is drafted is chosen step by step."""
     temperature: float
     """Of every request."""
     tokens_per_s: float
@@ -93,6 +95,11 @@ class ResultRow(EngineLoad, CellRow):
     @property
     def name(self) -> str:
         return self.config
+
+    @property
+    def k(self) -> str:
+        """The number of draft tokens, or that it is but the most."""
+        return f"<= {self.num_draft_tokens}" if self.lengths_chosen else str(self.num_draft_tokens)
 
 
 class OverallRow(EngineLoad, ManyWorkloadsRow):

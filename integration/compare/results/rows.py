@@ -20,6 +20,7 @@ from foredraft.integration.compare.results.model import FirstDifference, Overall
 from foredraft.integration.compare.results.overall import speedup_over, workload_groups
 from foredraft.integration.compare.statistics.verdict import speed_verdict
 from foredraft.integration.compare.variants import BASELINE
+from foredraft.integration.draft_lengths import adapts
 
 
 def result_rows(blocks: Sequence[MeasuredBlock], plan: ComparePlan, level: float) -> list[ResultRow]:
@@ -104,6 +105,7 @@ def _row(
         arrivals_per_s=cell.arrivals_per_s,
         temperature=cell.temperature,
         num_draft_tokens=runs[0].num_draft_tokens,
+        lengths_chosen=name != BASELINE and adapts(plan.configs[name]),
         tokens_per_s=emitted / seconds,
         speedup=ratio.ratio,
         speedup_low=interval[0] if interval else None,

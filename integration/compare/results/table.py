@@ -88,7 +88,7 @@ def _cells(row: ResultRow) -> list[Text]:
     rate = "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}"
     return [
         Text(row.load.removeprefix("batch ")),
-        Text(str(row.num_draft_tokens)),
+        Text(row.k),
         Text(row.config),
         Text(f"{row.tokens_per_s:.1f}"),
         *speedup_cells(row),

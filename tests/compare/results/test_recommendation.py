@@ -37,6 +37,11 @@ def test_the_fastest_is_advised_with_its_k_and_interval(make_row: MakeRow) -> No
     assert "Other temperatures were not measured" in text
 
 
+def test_a_length_that_is_chosen_is_no_k_to_set(make_row: MakeRow) -> None:
+    rows = [make_row("none", 1.0), make_row("auto", 1.8, num_draft_tokens=16, lengths_chosen=True)]
+    assert "run auto with K <= 16: 1.80x" in advice(rows)
+
+
 def test_what_cannot_be_told_apart_is_named(make_row: MakeRow) -> None:
     text = advice([make_row("none", 1.0), make_row("ngram", 1.7), make_row("draft", 1.8)])
     assert "run draft" in text
