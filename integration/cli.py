@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from foredraft.integration.align import align
 from foredraft.integration.cli_config import config_app
@@ -62,15 +63,36 @@ def _root(
     pass
 
 
+def usage_error(error: Exception) -> str | None:
+    """What typer says of a command line that it cannot read, with the value; nothing where it showed the
+    help instead. ``None`` for any other error.
+
+    Its classes have moved from version to version: they are known by their method.
+    """
+    if not hasattr(error, "format_message"):
+        return None
+    text = " ".join(str(error.format_message()).split())
+    if isinstance(error.__cause__, ValidationError):
+        text = f"{text} (got {error.__cause__.errors()[0]['input']!r})"
+    return text
+
+
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 2 the user's mistake, 130 interrupted."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except UserError as error:
         print("error: " + "; ".join(str(error).splitlines()), file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        line = usage_error(error)
+        if line is None:
+            raise
+        if line:
+            print(f"error: {line}", file=sys.stderr)
+        sys.exit(2)
     finally:
         # Else the interpreter, ending, searches all of torch for garbage: most of a second. With vLLM it has
         # to: libraries that vLLM loads count what is left over and print it.

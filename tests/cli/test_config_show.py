@@ -130,6 +130,11 @@ def test_user_error_of_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr().err == "error: field: bad; other: worse\n"
 
 
+def test_a_command_may_end_with_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert exit_code(monkeypatch, typer.Exit(3)) == 3
+    assert exit_code(monkeypatch, typer.Exit()) in (0, None)
+
+
 def test_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         exit_code(monkeypatch, ZeroDivisionError())

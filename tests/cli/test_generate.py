@@ -30,6 +30,11 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["hello", "--temperature", "nan"], "temperature"),
         (["hello", "--top-p", "0"], "top_p"),
         (["hello", "--model", "no/such/folder/model"], "model"),
+        (["hello", "--max-tokens", "many"], "'--max-tokens'"),
+        (["hello", "--engine", "other"], "error: Invalid value for '--engine': "),
+        (["hello", "--engine", "other"], "(got 'other')"),
+        (["hello", "more"], "error: Got unexpected extra argument"),
+        (["hello", "--nope"], "error: No such option: --nope"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(
