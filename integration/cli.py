@@ -64,17 +64,20 @@ def _root(
 
 
 def usage_error(error: Exception) -> str | None:
-    """What typer says of a command line that it cannot read, with the value; nothing where it showed the
-    help instead. ``None`` for any other error.
+    """What to print where typer cannot read a command line: its line with the value, or the help that it
+    raises where no command is named. ``None`` for any other error.
 
-    Its classes have moved from version to version: they are known by their method.
+    Its classes have moved from version to version: they are known by their names.
     """
     if not hasattr(error, "format_message"):
         return None
-    text = " ".join(str(error.format_message()).split())
+    text = str(error.format_message())
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return f"{text}\n" if text else ""  # with rich it has been shown by now
+    line = " ".join(text.split())
     if isinstance(error.__cause__, ValidationError):
-        text = f"{text} (got {error.__cause__.errors()[0]['input']!r})"
-    return text
+        line = f"{line} (got {error.__cause__.errors()[0]['input']!r})"
+    return f"error: {line}\n"
 
 
 def main() -> None:
@@ -87,12 +90,11 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        line = usage_error(error)
-        if line is None:
+        text = usage_error(error)
+        if text is None:
             raise
-        if line:
-            print(f"error: {line}", file=sys.stderr)
-        sys.exit(2)
+        print(text, end="", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 2))
     finally:
         # Else the interpreter, ending, searches all of torch for garbage: most of a second. With vLLM it has
         # to: libraries that vLLM loads count what is left over and print it.

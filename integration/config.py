@@ -63,8 +63,8 @@ class Config(BaseModel):
     num_draft_tokens: int | str | None = Field(
         None,
         description="tokens drafted per step at most, 1 to 32; auto = chosen for each request and step by "
-        "what it brings and costs, 0 included, up to 16, as always where several proposers share (a number "
-        "is the most then); null = a number that suits the proposer",
+        "what it brings and costs, 0 included, up to 16 (8 where a model drafts), as always where several "
+        "proposers share (a number is the most then); null = a number that suits the proposer",
     )
     verification_rule: Literal["block", "token"] = Field(
         "block",

@@ -196,7 +196,8 @@ def compared_configs(
     if taken := configs.keys() & more.keys():
         raise UserError(f"--variant: the name {min(taken)!r} is that of a proposer in the comparison")
     if not configs.keys() - {BASELINE} and not more:
-        raise UserError(f"--proposers: needs something to compare with {BASELINE} (got {BASELINE})")
+        option = "proposer" if proposers is None else "--proposers"
+        raise UserError(f"{option}: needs something to compare with {BASELINE} (got {BASELINE})")
     return configs | more, optional
 
 

@@ -10,6 +10,9 @@ import torch
 LONG_QUERY = 64
 """Queries above this many tokens are prefill chunks and go alone. Drafts stay far below."""
 
+MOST_ROWS = 64
+"""Of a call: with more, looking for the best cut takes longer than the calls it saves."""
+
 
 @dataclass(frozen=True)
 class Prices:
@@ -19,20 +22,18 @@ class Prices:
         call: starting one.
         key: of each number of a key.
         query: of each of these, more for each query that reads it.
-        most_rows: of a call; with more, looking for the best cut takes longer than the calls it saves.
     """
 
     call: float
     key: float
     query: float
-    most_rows: int
 
 
-CPU = Prices(call=230_000.0, key=6.0, query=1.0, most_rows=64)
+CPU = Prices(call=230_000.0, key=6.0, query=1.0)
 """Fitted to passes of the built-in model in bfloat16 on one core. Over its 30 layers a call takes 0.8 ms, a
 key of 192 numbers 4.8 us, and 0.8 us more for each query that reads it. Other models were not measured."""
 
-OTHER = Prices(call=262_144.0, key=1.0, query=0.0, most_rows=256)
+OTHER = Prices(call=262_144.0, key=1.0, query=0.0)
 """Where launches are dear and a few queries more are read for nothing, as on a GPU. Not measured."""
 
 
@@ -62,7 +63,7 @@ def cheapest_groups(
     for end in range(1, len(rows) + 1):
         slot, width, kv_len = rows[end - 1]
         best, best_begin = costs[end - 1] + call + kv_len * (key + query * width), end - 1
-        for begin in range(end - 2, max(end - prices.most_rows, 0) - 1, -1):
+        for begin in range(end - 2, max(end - MOST_ROWS, 0) - 1, -1):
             slot -= 1
             own_slot, own_width, own_len = rows[begin]
             width = own_width if own_width > width else width

@@ -24,17 +24,17 @@ def read_measured(path: Path, temperature: float | None) -> tuple[Measured, Sequ
     """
     try:
         results = json.loads(path.read_text(encoding="utf-8"))["results"]
-        by_temperature = {float(result["temperature"]): _measured(result) for result in results}
+        by_temperature = {float(result["temperature"]): result for result in results}
+        chosen = next(iter(by_temperature), None) if temperature is None else temperature
+        found = _measured(by_temperature[chosen]) if chosen in by_temperature else None
     except (OSError, ValueError, LookupError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{OPTION}: {str(path)!r} is no result of foredraft align ({reason})") from None
-    if not by_temperature:
+    if chosen is None:
         raise UserError(f"{OPTION}: {str(path)!r} has no results")
-    chosen = next(iter(by_temperature)) if temperature is None else temperature
     if chosen not in by_temperature:
         known = ", ".join(map(str, by_temperature))
         raise UserError(f"--temperature: {path} has results at {known}, got {chosen}")
-    found = by_temperature[chosen]
     if found is None:
         raise UserError(f"{OPTION}: {path} has no costs or no acceptance at temperature {chosen}")
     return found

@@ -10,8 +10,9 @@ from foredraft.scheduler.speculation import Choice
 class RankedChoice:
     """What the first rank chose, on every rank.
 
-    vLLM logs an exception of any rank but the first and goes on: such a rank may have missed a choice. Passes
-    are numbered, so that it does not take an old one for the present.
+    vLLM's executor of processes logs an exception of any rank but the first and goes on: such a rank may have
+    missed a choice. Passes are numbered, so that it does not take an old one for the present. Its queue holds
+    six: the first rank waits for one that misses more in a row.
 
     Args:
         ranks: vLLM's ``GroupCoordinator`` of those that share the model; its first rank is the sender.
@@ -38,6 +39,7 @@ class RankedChoice:
         while number < self._pass:
             number, agreed = self._ranks.broadcast_object(None)
         if number > self._pass:
-            raise RuntimeError(f"draft lengths for pass {number} reached a rank in pass {self._pass}")
+            behind, self._pass = self._pass, number
+            raise RuntimeError(f"draft lengths for pass {number} reached a rank in pass {behind}")
         assert agreed is not None, "the first rank has one"
         return agreed  # type: ignore[no-any-return]

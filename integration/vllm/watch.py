@@ -69,7 +69,8 @@ def _check(args: Any, model_config: Any, parallel_config: Any) -> None:
     for name in ("pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size"):
         if getattr(parallel_config, name) > 1:
             raise UserError(f"{name}: foredraft needs 1 (got {getattr(parallel_config, name)})")
-    if parallel_config.distributed_executor_backend == "external_launcher":  # each rank schedules for itself
+    # There each rank schedules for itself.
+    if parallel_config.distributed_executor_backend == "external_launcher":
         raise UserError(
             "distributed_executor_backend: foredraft needs mp, ray or uni (got external_launcher)"
         )

@@ -7,11 +7,10 @@ from itertools import pairwise
 import torch
 from hypothesis import given, strategies
 
-from foredraft.integration.embedded.grouping import CPU, LONG_QUERY, cheapest_groups
+from foredraft.integration.embedded.grouping import CPU, LONG_QUERY, MOST_ROWS, cheapest_groups
 
 CALL = {"key_size": 192, "device": torch.device("cpu")}
 ON_GPU = {"key_size": 192, "device": torch.device("cuda")}
-MOST_ROWS = CPU.most_rows
 Row = tuple[int, int, int]  # slot, keys before this pass, new tokens
 
 rows_of_a_pass = strategies.lists(

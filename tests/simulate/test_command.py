@@ -103,5 +103,5 @@ def test_where_it_never_pays() -> None:
 
 def test_another_temperature_is_refused(tmp_path: Path) -> None:
     options = ["--measured", str(measured_file(tmp_path)), "--temperature", "1"]
-    with pytest.raises(UserError, match=r"--temperature: .* has results at 0.0, got 1.0"):
+    with pytest.raises(UserError, match=r"^--temperature: .* has results at 0.0, got 1.0"):
         CliRunner().invoke(app, ["simulate", *options], catch_exceptions=False)

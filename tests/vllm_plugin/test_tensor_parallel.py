@@ -120,3 +120,7 @@ def test_a_rank_that_missed_a_choice_does_not_take_it_for_a_later_one() -> None:
     first.agreed(Choice([4]))
     with pytest.raises(RuntimeError, match="for pass 5 reached a rank in pass 4"):
         second.agreed(None)
+    first.pass_begins()
+    second.pass_begins()
+    first.agreed(Choice([5]))
+    assert second.agreed(None).lengths == [5], "once is enough"

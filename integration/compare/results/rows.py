@@ -105,7 +105,7 @@ def _row(
         arrivals_per_s=cell.arrivals_per_s,
         temperature=cell.temperature,
         num_draft_tokens=runs[0].num_draft_tokens,
-        lengths_chosen=name != BASELINE and adapts(plan.configs[name]),
+        lengths_chosen=runs[0].num_draft_tokens > 0 and adapts(plan.configs[name]),
         tokens_per_s=emitted / seconds,
         speedup=ratio.ratio,
         speedup_low=interval[0] if interval else None,
