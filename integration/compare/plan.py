@@ -195,7 +195,7 @@ def compared_configs(
     more = parse_variants(variants, config)
     if taken := configs.keys() & more.keys():
         raise UserError(f"--variant: the name {min(taken)!r} is that of a proposer in the comparison")
-    if not configs.keys() - {BASELINE} and not more:
+    if configs.keys() | more.keys() == {BASELINE}:
         option = "proposer" if proposers is None else "--proposers"
         raise UserError(f"{option}: needs something to compare with {BASELINE} (got {BASELINE})")
     return configs | more, optional

@@ -66,6 +66,7 @@ def cheapest_groups(
         for begin in range(end - 2, max(end - MOST_ROWS, 0) - 1, -1):
             slot -= 1
             own_slot, own_width, own_len = rows[begin]
+            # Not max(): this is the inner loop of every pass, and a call would take as long as the rest.
             width = own_width if own_width > width else width
             kv_len = own_len if own_len > kv_len else kv_len
             cost = call + (end - begin) * kv_len * (key + query * width)

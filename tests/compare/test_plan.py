@@ -54,6 +54,18 @@ def test_a_variant_may_not_be_called_like_a_proposer_in_the_comparison() -> None
         compared_configs(load_config(None, {}), "ngram", ["ngram:num_draft_tokens=3"])
 
 
+@pytest.mark.parametrize(
+    ("overrides", "proposers", "option"),
+    [({}, "none", "--proposers"), ({"proposer": "none"}, None, "proposer")],
+)
+def test_plain_decoding_alone_is_no_comparison(
+    overrides: dict[str, str], proposers: str | None, option: str
+) -> None:
+    with pytest.raises(UserError, match=f"^{option}: needs something to compare with none"):
+        compared_configs(load_config(None, overrides), proposers, [])
+    assert len(compared_configs(load_config(None, overrides), proposers, ["again:proposer=none"])[0]) == 2
+
+
 def test_outputs_are_short_unless_a_length_is_asked_for() -> None:
     assert with_short_outputs(load_config(None, {})).config.sampling.max_tokens == 48
     asked = load_config(None, {"sampling.max_tokens": 256})
